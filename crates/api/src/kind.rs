@@ -1,0 +1,56 @@
+//! Which kinds Plimsoll brings along, and what happens to an object of one of them at the door.
+
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::Value;
+
+use crate::Problem;
+
+/// A kind that Plimsoll brings along, as both engines and `evaluate` see it.
+pub struct Kind {
+    /// The API group, such as `agones.dev`.
+    pub group: &'static str,
+    /// The served version, such as `v1`.
+    pub version: &'static str,
+    /// The name in `kind:`.
+    pub kind: &'static str,
+    /// The name in URLs.
+    pub plural: &'static str,
+    /// Whether objects live in a namespace.
+    pub scope: Scope,
+    /// Makes the CRD; absent for a kind that is never stored.
+    pub crd: Option<fn() -> CustomResourceDefinition>,
+    /// Does to an object what the mutating and validating webhooks of a cluster would do: settles dialects, fills in
+    /// defaults, and checks. On an error the object is unusable, and nothing may be stored.
+    pub admit: fn(&mut Value, &Admission<'_>) -> Result<(), Vec<Problem>>,
+}
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// They do.
+    Namespaced,
+    /// They do not.
+    Cluster,
+}
+
+/// What admission may look at besides the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission<'a> {
+    /// The object that is stored now; `None` when it is new.
+    pub old: Option<&'a Value>,
+    /// The time of the request.
+    pub now: Timestamp,
+}
+
+/// Every kind that Plimsoll brings along.
+pub static KINDS: &[&Kind] = &[];
+
+/// Finds a kind by what an object says of itself. A missing `apiVersion` is the kind's own.
+pub fn find(api_version: Option<&str>, kind: &str) -> Option<&'static Kind> {
+    let is_it = |k: &&&Kind| {
+        k.kind == kind
+            && api_version.is_none_or(|v| v.split_once('/') == Some((k.group, k.version)))
+    };
+    KINDS.iter().find(is_it).copied()
+}

@@ -1,0 +1,12 @@
+//! The kinds Plimsoll works with: their fields, defaults, validation and CRDs, and how they become what `decide` reads.
+//!
+//! Everything that comes from outside passes through [`Kind::admit`] once; nothing behind it checks again.
+
+pub mod decode;
+pub mod duration;
+mod kind;
+mod problem;
+pub mod quantity;
+
+pub use kind::{Admission, KINDS, Kind, Scope, find};
+pub use problem::{Problem, prefixed};

@@ -1,0 +1,7 @@
+//! Every decision of Plimsoll, as plain functions: what was seen goes in, what to do and why comes out.
+//!
+//! There is no clock, no I/O, no randomness and no run-time error in here: doubt is an answer.
+
+mod reason;
+
+pub use reason::Reason;

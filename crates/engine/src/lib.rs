@@ -1,0 +1,5 @@
+//! The embedded Kubernetes API: an API server in this process, with objects on disk and watches from memory.
+
+mod clock;
+
+pub use clock::Clock;

@@ -1,0 +1,126 @@
+//! Reads objects from files, and refuses what is not valid by file, document and field.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use api::{Admission, Problem, Scope};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::world::Object;
+
+/// One thing wrong with the input, and where.
+pub(crate) struct Fault {
+    file: PathBuf,
+    /// Which document of the file, counted from 1; absent when the file as a whole cannot be read.
+    document: Option<usize>,
+    problem: Problem,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.file.display())?;
+        if let Some(document) = self.document {
+            write!(f, "document {document}: ")?;
+        }
+        self.problem.fmt(f)
+    }
+}
+
+/// Reads all files. Either every object is valid, or all problems come back.
+pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Vec<Fault>> {
+    let mut objects = Vec::new();
+    let mut faults = Vec::new();
+    for path in paths {
+        match file(path) {
+            Err(problem) => faults.push(Fault { file: path.clone(), document: None, problem }),
+            Ok(documents) => {
+                for (index, value) in documents.into_iter().enumerate() {
+                    let fault =
+                        |problem| Fault { file: path.clone(), document: Some(index + 1), problem };
+                    match document(value, now) {
+                        Ok(found) => objects.extend(found),
+                        Err(problems) => faults.extend(problems.into_iter().map(fault)),
+                    }
+                }
+            }
+        }
+    }
+    if faults.is_empty() { Ok(objects) } else { Err(faults) }
+}
+
+/// Reads one file as its documents.
+fn file(path: &Path) -> Result<Vec<Value>, Problem> {
+    let whole = |message: String| Problem::new("", message);
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let text = text.map_err(|err| whole(format!("could not be read: {err}")))?;
+    if path.extension().is_some_and(|e| e == "json") {
+        let value = serde_json::from_str(&text).map_err(|err| whole(format!("not JSON: {err}")))?;
+        return Ok(vec![value]);
+    }
+    let documents =
+        serde_saphyr::from_multiple(&text).map_err(|err| whole(format!("not YAML: {err}")))?;
+    Ok(documents.into_iter().filter(|d: &Value| !d.is_null()).collect())
+}
+
+/// Turns a document into objects: one, or those of a List.
+fn document(value: Value, now: Timestamp) -> Result<Vec<Object>, Vec<Problem>> {
+    let is_list = |v: &Value| {
+        v["kind"].as_str().is_some_and(|k| k.ends_with("List")) && v["items"].is_array()
+    };
+    if !is_list(&value) {
+        return object(value, now).map(|o| vec![o]);
+    }
+    let items = value["items"].as_array().cloned().unwrap_or_default();
+    let mut objects = Vec::new();
+    let mut problems = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        match object(item, now) {
+            Ok(object) => objects.push(object),
+            Err(found) => problems.extend(api::prefixed(&format!("items[{index}]"), found)),
+        }
+    }
+    if problems.is_empty() { Ok(objects) } else { Err(problems) }
+}
+
+/// Admits one object as an API server would: an object that has a `uid` counts as stored.
+fn object(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
+    let wrong = |path: &str, message: &str| vec![Problem::new(path, message)];
+    if !value.is_object() {
+        return Err(wrong("", "expected an object with `apiVersion`, `kind` and `metadata`"));
+    }
+    let kind = value["kind"]
+        .as_str()
+        .ok_or_else(|| wrong("kind", "required: what kind of object this is"))?
+        .to_owned();
+    let api_version = match &value["apiVersion"] {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        _ => return Err(wrong("apiVersion", "expected text such as `v1` or `apps/v1`")),
+    };
+    let known = api::find(api_version.as_deref(), &kind);
+    let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
+    if let Some(known) = known {
+        value["apiVersion"] = format!("{}/{}", known.group, known.version).into();
+        (known.admit)(&mut value, &Admission { old: stored.as_ref(), now })?;
+    }
+    let name = match &value["metadata"]["name"] {
+        Value::String(name) => name.clone(),
+        _ => String::new(),
+    };
+    let has_namespace = known
+        .map_or_else(|| !CLUSTER_WIDE.contains(&kind.as_str()), |k| k.scope == Scope::Namespaced);
+    let namespace = has_namespace
+        .then(|| value["metadata"]["namespace"].as_str().unwrap_or("default").to_owned());
+    Ok(Object { kind, namespace, name, value })
+}
+
+/// The kinds of Kubernetes that live in no namespace, among those that a decision looks at.
+const CLUSTER_WIDE: [&str; 6] =
+    ["Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode"];

@@ -1,0 +1,60 @@
+//! The objects that were read, and how to find one among them.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+/// Everything a decision may look at.
+pub(crate) struct World {
+    /// The objects, in the order in which they were read; each has passed admission.
+    pub(crate) objects: Vec<Object>,
+    /// The moment at which to decide.
+    pub(crate) now: Timestamp,
+    /// The present size of the target, if it was given on the command line.
+    pub(crate) count: Option<u32>,
+}
+
+impl World {
+    /// Gives the objects of one kind.
+    pub(crate) fn of(&self, kind: &str) -> impl Iterator<Item = &Object> {
+        self.objects.iter().filter(move |o| o.kind == kind)
+    }
+
+    /// Finds an object by kind, namespace and name.
+    pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<&Object> {
+        self.of(kind).find(|o| o.namespace.as_deref().unwrap_or("") == namespace && o.name == name)
+    }
+}
+
+/// One object out of a file.
+pub(crate) struct Object {
+    pub(crate) kind: String,
+    /// Absent for a kind that lives in no namespace.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    /// The whole object, after admission.
+    pub(crate) value: Value,
+}
+
+impl Object {
+    /// Names the object, as `{"kind", "namespace", "name"}`.
+    pub(crate) fn reference(&self) -> Value {
+        let mut out = Map::new();
+        out.insert("kind".to_owned(), self.kind.clone().into());
+        if let Some(namespace) = &self.namespace {
+            out.insert("namespace".to_owned(), namespace.clone().into());
+        }
+        out.insert("name".to_owned(), self.name.clone().into());
+        out.into()
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}

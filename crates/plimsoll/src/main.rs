@@ -1,0 +1,19 @@
+//! The `plimsoll` program: parse, wire, print.
+
+mod args;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let done = match args.command {
+        args::Command::Evaluate(args) => commands::evaluate::run(&args),
+    };
+    done.unwrap_or_else(|err| {
+        eprintln!("plimsoll: {err:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,74 @@
+//! Every command line in the documentation runs, and prints what the page says it prints.
+//!
+//! A block fenced as `console` is a session: lines that start with `$ ` are typed in the project's root, the lines
+//! below each are what it prints, to the letter. `PLIMSOLL_BLESS=1` writes the present output into the pages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+
+#[test]
+fn documented_commands_print_what_the_pages_say() {
+    let bless = std::env::var_os("PLIMSOLL_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let fresh = replay(&text);
+        if text == fresh {
+            continue;
+        }
+        if bless {
+            fs::write(&page, fresh).unwrap();
+            continue;
+        }
+        let first = text.lines().zip(fresh.lines()).find(|(a, b)| a != b);
+        wrong.push(format!("{}: (page, program) = {first:?}", page.display()));
+    }
+    assert!(wrong.is_empty(), "run with PLIMSOLL_BLESS=1 to accept:\n{}", wrong.join("\n"));
+}
+
+fn pages() -> Vec<PathBuf> {
+    let guide = fs::read_dir(root().join("docs/guide")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = guide.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
+    pages.push(root().join("README.md"));
+    pages.sort();
+    pages
+}
+
+/// Gives the page with every session's output as it is now.
+fn replay(text: &str) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    let mut in_session = false;
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        out.push('\n');
+        if line.starts_with("```") {
+            in_session = line == "```console";
+            continue;
+        }
+        if let Some(typed) = line.strip_prefix("$ ").filter(|_| in_session) {
+            while lines.next_if(|l| !l.starts_with("```") && !l.starts_with("$ ")).is_some() {}
+            out.push_str(&run(typed));
+        }
+    }
+    out
+}
+
+fn run(typed: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let path = std::env::join_paths(
+        std::iter::once(program.parent().unwrap().to_path_buf())
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    );
+    let done = Command::new("sh")
+        .args(["-c", &format!("{typed} 2>&1")])
+        .current_dir(root())
+        .env("PATH", path.unwrap())
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    String::from_utf8(done.stdout).unwrap()
+}

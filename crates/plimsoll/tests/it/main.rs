@@ -1,0 +1,19 @@
+//! The program from the outside: its answers to the recorded vectors, its documentation, its manners.
+
+mod evaluate;
+mod guide;
+mod vectors;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Starts a command line of the program, in the project's root.
+fn plimsoll() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.current_dir(root());
+    command
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

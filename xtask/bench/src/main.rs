@@ -1,0 +1,35 @@
+//! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
+
+#![allow(dead_code, unreachable_code, unused_variables, reason = "goes with the first bench")]
+
+mod report;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use report::Report;
+
+/// Measure what Plimsoll claims
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+    /// Also write the figures as JSON
+    #[arg(long, global = true, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// One file per bench: a variant here, and a function that gives a report.
+#[derive(Subcommand)]
+enum Bench {}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let report: Report = match args.bench {};
+    report.print()?;
+    if let Some(path) = args.json {
+        std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! A table of figures, for the terminal, for `docs/performance.md` and as JSON.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+/// What one bench measured.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    title: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// What a reader must know to judge the figures.
+    notes: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(title: &str, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|c| (*c).to_owned()).collect();
+        Self { title: title.to_owned(), columns, rows: Vec::new(), notes: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: &[&str]) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+        self.rows.push(cells.iter().map(|c| (*c).to_owned()).collect());
+    }
+
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Prints the table as Markdown whose columns line up, ready for `docs/performance.md`.
+    pub(crate) fn print(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        let width = |i: usize| {
+            std::iter::once(&self.columns)
+                .chain(&self.rows)
+                .map(|r| r[i].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        writeln!(out, "### {}\n", self.title)?;
+        line(&mut out, &self.columns, &widths)?;
+        let rules: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
+        line(&mut out, &rules, &widths)?;
+        self.rows.iter().try_for_each(|row| line(&mut out, row, &widths))?;
+        self.notes.iter().try_for_each(|note| writeln!(out, "\n{note}"))
+    }
+}
+
+fn line(out: &mut impl Write, cells: &[String], widths: &[usize]) -> std::io::Result<()> {
+    let padded: Vec<String> =
+        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+    writeln!(out, "| {} |", padded.join(" | "))
+}
