@@ -3,10 +3,10 @@
 //! Everything that comes from outside passes through [`Kind::admit`] once; nothing behind it checks again.
 
 pub mod decode;
-pub mod duration;
 mod kind;
 mod problem;
 pub mod quantity;
 
+pub use decide::duration;
 pub use kind::{Admission, KINDS, Kind, Scope, find};
 pub use problem::{Problem, prefixed};

@@ -2,6 +2,8 @@
 //!
 //! There is no clock, no I/O, no randomness and no run-time error in here: doubt is an answer.
 
+pub mod cron;
+pub mod duration;
 mod reason;
 
 pub use reason::Reason;
