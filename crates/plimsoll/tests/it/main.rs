@@ -1,5 +1,7 @@
 //! The program from the outside: its answers to the recorded vectors, its documentation, its manners.
 
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
+
 mod evaluate;
 mod guide;
 mod vectors;

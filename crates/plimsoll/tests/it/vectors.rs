@@ -207,6 +207,11 @@ fn differences(got: &Value, want: &Value, ordered: bool, path: &str, out: &mut V
             }
         }
         _ if got == want => {}
-        _ => out.push(format!("{path}: got {got}, want {want}")),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => out.push(format!("{path}: got {got}, want {want}")),
     }
 }

@@ -99,21 +99,17 @@ fn object(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
         .as_str()
         .ok_or_else(|| wrong("kind", "required: what kind of object this is"))?
         .to_owned();
-    let api_version = match &value["apiVersion"] {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        _ => return Err(wrong("apiVersion", "expected text such as `v1` or `apps/v1`")),
-    };
+    let api_version = value["apiVersion"].as_str().map(str::to_owned);
+    if api_version.is_none() && !value["apiVersion"].is_null() {
+        return Err(wrong("apiVersion", "expected text such as `v1` or `apps/v1`"));
+    }
     let known = api::find(api_version.as_deref(), &kind);
     let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
     if let Some(known) = known {
         value["apiVersion"] = format!("{}/{}", known.group, known.version).into();
         (known.admit)(&mut value, &Admission { old: stored.as_ref(), now })?;
     }
-    let name = match &value["metadata"]["name"] {
-        Value::String(name) => name.clone(),
-        _ => String::new(),
-    };
+    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let has_namespace = known
         .map_or_else(|| !CLUSTER_WIDE.contains(&kind.as_str()), |k| k.scope == Scope::Namespaced);
     let namespace = has_namespace
