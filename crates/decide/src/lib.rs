@@ -2,8 +2,11 @@
 //!
 //! There is no clock, no I/O, no randomness and no run-time error in here: doubt is an answer.
 
+pub mod allocation;
 pub mod cron;
 pub mod duration;
+pub mod fleet;
+pub mod gameserver;
 mod reason;
 
 pub use reason::Reason;
