@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use crate::Problem;
+use crate::{Problem, plimsoll};
 
 /// A kind that Plimsoll brings along, as both engines and `evaluate` see it.
 pub struct Kind {
@@ -44,7 +44,7 @@ pub struct Admission<'a> {
 }
 
 /// Every kind that Plimsoll brings along.
-pub static KINDS: &[&Kind] = &[];
+pub static KINDS: &[&Kind] = &[&plimsoll::node_autoscaler::KIND, &plimsoll::node_group::KIND];
 
 /// Finds a kind by what an object says of itself. A missing `apiVersion` is the kind's own.
 pub fn find(api_version: Option<&str>, kind: &str) -> Option<&'static Kind> {

@@ -1,0 +1,295 @@
+//! NodeAutoscaler: the settings for adding and removing nodes, and what earlier looks found.
+
+mod check;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_core::CustomResourceExt;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Span;
+use crate::{Admission, Kind, Problem, Scope};
+
+/// When nodes are added and removed
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "plimsoll.dev",
+    version = "v1alpha1",
+    kind = "NodeAutoscaler",
+    shortname = "nas",
+    status = "NodeAutoscalerStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name": "Expanders", "type": "string", "jsonPath": ".spec.expanders"}"#,
+    printcolumn = r#"{"name": "Scale-Down", "type": "boolean", "jsonPath": ".spec.scaleDown.enabled"}"#,
+    printcolumn = r#"{"name": "Last-Scale-Up", "type": "date", "jsonPath": ".status.lastScaleUpAt"}"#,
+    printcolumn = r#"{"name": "Last-Delete", "type": "date", "jsonPath": ".status.lastDeleteAt"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    crates(kube_core = "kube_core")
+)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeAutoscalerSpec {
+    /// How a group is chosen among several that would help, each name a filter on what the ones before it left:
+    /// random, most-pods, least-waste, least-nodes, price, priority. Name order ends it.
+    pub expanders: Vec<String>,
+    /// What the expander `random` starts from.
+    pub seed: u64,
+    /// What the whole cluster may have at least and at most.
+    pub limits: Limits,
+    /// How nodes are added.
+    pub scale_up: ScaleUp,
+    /// How nodes are removed.
+    pub scale_down: ScaleDown,
+    /// When a cluster is too unhealthy to touch.
+    pub health: Health,
+}
+
+impl Default for NodeAutoscalerSpec {
+    fn default() -> Self {
+        Self {
+            expanders: vec!["least-waste".to_owned()],
+            seed: 0,
+            limits: Limits::default(),
+            scale_up: ScaleUp::default(),
+            scale_down: ScaleDown::default(),
+            health: Health::default(),
+        }
+    }
+}
+
+/// What the whole cluster may have at least and at most.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Limits {
+    /// The most nodes, of all groups and of none; 0 is no limit.
+    pub nodes: i32,
+    /// Cores of all nodes, each node's rounded up.
+    pub cores: Cores,
+    /// Memory of all nodes.
+    pub memory: Memory,
+    /// Other resources by name, such as `nvidia.com/gpu`.
+    pub resources: BTreeMap<String, Range>,
+}
+
+/// How many cores the cluster may have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Cores {
+    /// The fewest.
+    pub min: i64,
+    /// The most.
+    pub max: i64,
+}
+
+impl Default for Cores {
+    fn default() -> Self {
+        Self { min: 0, max: 320_000 }
+    }
+}
+
+/// How much memory the cluster may have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Memory {
+    /// The least.
+    pub min: Quantity,
+    /// The most.
+    pub max: Quantity,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { min: Quantity("0".to_owned()), max: Quantity("6400000Gi".to_owned()) }
+    }
+}
+
+/// How much of some resource the cluster may have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Range {
+    /// The least; without it, nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<Quantity>,
+    /// The most; without it, no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Quantity>,
+}
+
+/// How nodes are added.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ScaleUp {
+    /// How old a pending pod must be before it counts.
+    pub new_pod_delay: Span,
+    /// How long a requested node may take to appear.
+    pub max_provision_time: Span,
+    /// The most nodes that one plan adds.
+    pub max_nodes: i32,
+    /// Whether new nodes are spread over groups that are alike.
+    pub balance_similar_groups: bool,
+    /// Labels in which groups that are alike may differ.
+    pub balance_ignore_labels: Vec<String>,
+    /// When given, groups are alike that are equal in these labels.
+    pub balance_labels: Vec<String>,
+    /// Pods of a lower priority neither ask for nodes nor hold any.
+    pub expendable_priority_cutoff: i32,
+    /// Whether groups below their minimum are raised to it.
+    pub enforce_min_size: bool,
+    /// How long a node may take to become ready after it appeared.
+    pub max_node_startup_time: Span,
+    /// Taints of a node that is not ready yet; not part of a template.
+    pub startup_taints: Vec<String>,
+    /// Taints that say how a node is; not part of a template.
+    pub status_taints: Vec<String>,
+    /// Whether a template from a real node also gets the DaemonSets' pods that the node lacks.
+    pub force_daemon_sets: bool,
+}
+
+impl Default for ScaleUp {
+    fn default() -> Self {
+        Self {
+            new_pod_delay: Span::minutes(0),
+            max_provision_time: Span::minutes(15),
+            max_nodes: 1000,
+            balance_similar_groups: false,
+            balance_ignore_labels: Vec::new(),
+            balance_labels: Vec::new(),
+            expendable_priority_cutoff: -10,
+            enforce_min_size: false,
+            max_node_startup_time: Span::minutes(15),
+            startup_taints: Vec::new(),
+            status_taints: Vec::new(),
+            force_daemon_sets: false,
+        }
+    }
+}
+
+/// How nodes are removed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ScaleDown {
+    /// Whether nodes are removed at all.
+    pub enabled: bool,
+    /// Whether unready nodes are removed.
+    pub unready_enabled: bool,
+    /// A node used at most this much may go.
+    pub utilization_threshold: f64,
+    /// The same for a node with GPUs, of its GPUs.
+    pub gpu_utilization_threshold: f64,
+    /// How long a node must be unneeded before it goes.
+    pub unneeded_for: Span,
+    /// How long an unready node must be unneeded before it goes.
+    pub unready_for: Span,
+    /// How long nothing goes after a scale-up.
+    pub delay_after_add: Span,
+    /// How long nothing goes after a removal.
+    pub delay_after_delete: Span,
+    /// How long nothing goes after a removal that failed.
+    pub delay_after_failure: Span,
+    /// The most nodes that go at once.
+    pub max_parallel: i32,
+    /// The most of them that have pods to move.
+    pub max_drain_parallel: i32,
+    /// Whether pods of DaemonSets are left out of a node's utilisation.
+    pub ignore_daemon_sets_utilization: bool,
+    /// Whether mirror pods are left out of a node's utilisation.
+    pub ignore_mirror_pods_utilization: bool,
+    /// Whether a kube-system pod without a budget keeps its node for `systemPodGrace`.
+    pub skip_system_pods: bool,
+    /// Whether a pod with local storage keeps its node.
+    pub skip_local_storage: bool,
+    /// Whether a pod of a controller that Kubernetes does not bring along keeps its node.
+    pub skip_custom_controller_pods: bool,
+    /// A pod of a smaller ReplicaSet or ReplicationController keeps its node.
+    pub min_replica_count: i32,
+    /// How long a kube-system pod without a budget keeps its node.
+    pub system_pod_grace: Span,
+    /// The longest that a pod may take to end.
+    pub max_graceful_termination: Span,
+}
+
+impl Default for ScaleDown {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            unready_enabled: true,
+            utilization_threshold: 0.5,
+            gpu_utilization_threshold: 0.5,
+            unneeded_for: Span::minutes(10),
+            unready_for: Span::minutes(20),
+            delay_after_add: Span::minutes(10),
+            delay_after_delete: Span::minutes(0),
+            delay_after_failure: Span::minutes(3),
+            max_parallel: 10,
+            max_drain_parallel: 1,
+            ignore_daemon_sets_utilization: false,
+            ignore_mirror_pods_utilization: false,
+            skip_system_pods: true,
+            skip_local_storage: true,
+            skip_custom_controller_pods: true,
+            min_replica_count: 0,
+            system_pod_grace: Span::minutes(60),
+            max_graceful_termination: Span::minutes(10),
+        }
+    }
+}
+
+/// When a cluster is too unhealthy to touch: when more nodes than `okUnready` and more than this share are unready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Health {
+    /// The share of unready nodes, in percent, that is still healthy.
+    pub max_unready_percent: f64,
+    /// How many unready nodes are healthy in any case.
+    pub ok_unready: i32,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { max_unready_percent: 45.0, ok_unready: 3 }
+    }
+}
+
+/// What earlier looks found and did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeAutoscalerStatus {
+    /// Since when each unneeded node has been so.
+    pub unneeded_since: BTreeMap<String, Time>,
+    /// When nodes were last added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_scale_up_at: Option<Time>,
+    /// When a node was last removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_delete_at: Option<Time>,
+    /// When a removal last failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_delete_failure_at: Option<Time>,
+}
+
+/// NodeAutoscaler, as engines and `evaluate` see it.
+pub static KIND: Kind = Kind {
+    group: super::GROUP,
+    version: super::VERSION,
+    kind: "NodeAutoscaler",
+    plural: "nodeautoscalers",
+    scope: Scope::Cluster,
+    crd: Some(NodeAutoscaler::crd),
+    admit,
+};
+
+static FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| super::field_names(&NodeAutoscaler::crd()));
+
+fn admit(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    // Every field has a default, so an autoscaler without a spec is complete.
+    if value["spec"].is_null() {
+        value["spec"] = Value::Object(serde_json::Map::new());
+    }
+    let autoscaler: NodeAutoscaler = super::read(value, &FIELDS)?;
+    check::spec(&autoscaler.spec)
+}

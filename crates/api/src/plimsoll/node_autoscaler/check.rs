@@ -1,0 +1,217 @@
+//! What must hold between the settings of a NodeAutoscaler.
+
+use super::super::Checks;
+use super::{Limits, NodeAutoscalerSpec, Range, ScaleDown, ScaleUp};
+use crate::Problem;
+use crate::quantity::Quantity;
+
+/// The names that `expanders` may hold.
+const EXPANDERS: [&str; 6] =
+    ["random", "most-pods", "least-waste", "least-nodes", "price", "priority"];
+
+/// Checks the settings, field by field.
+pub(super) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
+    let mut checks = Checks::default();
+    expanders(&mut checks, &spec.expanders);
+    limits(&mut checks, &spec.limits);
+    scale_up(&mut checks, &spec.scale_up);
+    scale_down(&mut checks, &spec.scale_down);
+    checks.require(
+        (0.0..=100.0).contains(&spec.health.max_unready_percent),
+        "spec.health.maxUnreadyPercent",
+        "must be between 0 and 100",
+    );
+    checks.require(spec.health.ok_unready >= 0, "spec.health.okUnready", "must not be negative");
+    checks.done()
+}
+
+fn expanders(checks: &mut Checks, names: &[String]) {
+    checks.require(!names.is_empty(), "spec.expanders", "must name at least one expander");
+    for (index, name) in names.iter().enumerate() {
+        let path = format!("spec.expanders[{index}]");
+        let is_known = EXPANDERS.contains(&name.as_str());
+        checks.require(is_known, &path, format!("`{name}` is not one of {}", EXPANDERS.join(", ")));
+        let before = &names[..index];
+        checks.require(!before.contains(name), &path, format!("`{name}` is named twice"));
+        let is_reached = !before.iter().any(|b| b == "random") || before.contains(name);
+        checks.require(is_reached, &path, "nothing is left to choose after `random`");
+    }
+}
+
+fn limits(checks: &mut Checks, limits: &Limits) {
+    checks.require(limits.nodes >= 0, "spec.limits.nodes", "must not be negative");
+    checks.require(limits.cores.min >= 0, "spec.limits.cores.min", "must not be negative");
+    checks.require(
+        limits.cores.min <= limits.cores.max,
+        "spec.limits.cores.max",
+        "must not be less than min",
+    );
+    let memory =
+        Range { min: Some(limits.memory.min.clone()), max: Some(limits.memory.max.clone()) };
+    range(checks, "spec.limits.memory", &memory);
+    for (name, limit) in &limits.resources {
+        range(checks, &format!("spec.limits.resources.{name}"), limit);
+    }
+}
+
+fn range(checks: &mut Checks, path: &str, range: &Range) {
+    for (field, quantity) in [("min", &range.min), ("max", &range.max)] {
+        quantity.iter().for_each(|q| checks.quantity(&format!("{path}.{field}"), q));
+    }
+    let read = |q: &Option<_>| {
+        let quantity: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity> = q.as_ref();
+        quantity.and_then(|q| Quantity::parse(&q.0).ok())
+    };
+    if let (Some(min), Some(max)) = (read(&range.min), read(&range.max)) {
+        checks.require(min <= max, &format!("{path}.max"), "must not be less than min");
+    }
+}
+
+fn scale_up(checks: &mut Checks, scale_up: &ScaleUp) {
+    for (field, span) in [
+        ("newPodDelay", scale_up.new_pod_delay),
+        ("maxProvisionTime", scale_up.max_provision_time),
+        ("maxNodeStartupTime", scale_up.max_node_startup_time),
+    ] {
+        checks.span(&format!("spec.scaleUp.{field}"), span);
+    }
+    checks.require(scale_up.max_nodes >= 0, "spec.scaleUp.maxNodes", "must not be negative");
+    checks.require(
+        scale_up.balance_labels.is_empty() || scale_up.balance_ignore_labels.is_empty(),
+        "spec.scaleUp.balanceIgnoreLabels",
+        "cannot be given together with balanceLabels",
+    );
+}
+
+fn scale_down(checks: &mut Checks, scale_down: &ScaleDown) {
+    for (field, share) in [
+        ("utilizationThreshold", scale_down.utilization_threshold),
+        ("gpuUtilizationThreshold", scale_down.gpu_utilization_threshold),
+    ] {
+        checks.share(&format!("spec.scaleDown.{field}"), share);
+    }
+    for (field, span) in [
+        ("unneededFor", scale_down.unneeded_for),
+        ("unreadyFor", scale_down.unready_for),
+        ("delayAfterAdd", scale_down.delay_after_add),
+        ("delayAfterDelete", scale_down.delay_after_delete),
+        ("delayAfterFailure", scale_down.delay_after_failure),
+        ("systemPodGrace", scale_down.system_pod_grace),
+        ("maxGracefulTermination", scale_down.max_graceful_termination),
+    ] {
+        checks.span(&format!("spec.scaleDown.{field}"), span);
+    }
+    for (field, count) in [
+        ("maxParallel", scale_down.max_parallel),
+        ("maxDrainParallel", scale_down.max_drain_parallel),
+        ("minReplicaCount", scale_down.min_replica_count),
+    ] {
+        checks.require(count >= 0, &format!("spec.scaleDown.{field}"), "must not be negative");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn problems(mut body: Value) -> Vec<String> {
+        let mut value = json!({
+            "apiVersion": "plimsoll.dev/v1alpha1", "kind": "NodeAutoscaler",
+            "metadata": {"name": "default"}
+        });
+        value.as_object_mut().unwrap().append(body.as_object_mut().unwrap());
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let found = (super::super::KIND.admit)(&mut value, &crate::Admission { old: None, now });
+        found.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_mistake_is_refused_by_its_field() {
+        for (body, wanted) in [
+            (
+                json!({"spec": {"scaledown": {}}}),
+                "spec.scaledown: unknown field, did you mean `scaleDown`?",
+            ),
+            (
+                json!({"spec": {"scaleDown": {"unneededForr": "5m"}}}),
+                "spec.scaleDown.unneededForr: unknown field, did you mean `unneededFor`?",
+            ),
+            (
+                json!({"spec": {"expanders": ["most-pod"]}}),
+                "spec.expanders[0]: `most-pod` is not one of random, most-pods, least-waste, least-nodes, price, priority",
+            ),
+            (json!({"spec": {"expanders": []}}), "spec.expanders: must name at least one expander"),
+            (
+                json!({"spec": {"expanders": ["price", "price"]}}),
+                "spec.expanders[1]: `price` is named twice",
+            ),
+            (
+                json!({"spec": {"expanders": ["random", "price"]}}),
+                "spec.expanders[1]: nothing is left to choose after `random`",
+            ),
+            (
+                json!({"spec": {"limits": {"cores": {"min": 5, "max": 4}}}}),
+                "spec.limits.cores.max: must not be less than min",
+            ),
+            (
+                json!({"spec": {"limits": {"memory": {"min": "5Gi", "max": "4Gi"}}}}),
+                "spec.limits.memory.max: must not be less than min",
+            ),
+            (
+                json!({"spec": {"limits": {"resources": {"nvidia.com/gpu": {"max": -1}}}}}),
+                "spec.limits.resources.nvidia.com/gpu.max: must not be negative",
+            ),
+            (
+                json!({"spec": {"scaleDown": {"unneededFor": "-1s"}}}),
+                "spec.scaleDown.unneededFor: must not be negative",
+            ),
+            (
+                json!({"spec": {"scaleUp": {"balanceLabels": ["a"], "balanceIgnoreLabels": ["b"]}}}),
+                "spec.scaleUp.balanceIgnoreLabels: cannot be given together with balanceLabels",
+            ),
+            (
+                json!({"spec": {}, "status": {"lastDeletedAt": "2026-01-01T00:00:00Z"}}),
+                "status.lastDeletedAt: unknown field, did you mean `lastDeleteAt`?",
+            ),
+        ] {
+            assert_eq!(problems(body.clone()), [wanted], "{body}");
+        }
+    }
+
+    #[test]
+    fn left_out_settings_have_todays_defaults() {
+        assert_eq!(problems(json!({})), Vec::<String>::new());
+        let spec: NodeAutoscalerSpec = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(spec, NodeAutoscalerSpec::default());
+        let printed = serde_json::to_value(&spec).unwrap();
+        assert_eq!(
+            printed,
+            json!({
+                "expanders": ["least-waste"], "seed": 0,
+                "limits": {
+                    "nodes": 0, "cores": {"min": 0, "max": 320_000},
+                    "memory": {"min": "0", "max": "6400000Gi"}, "resources": {}
+                },
+                "scaleUp": {
+                    "newPodDelay": "0s", "maxProvisionTime": "15m0s", "maxNodes": 1000,
+                    "balanceSimilarGroups": false, "balanceIgnoreLabels": [], "balanceLabels": [],
+                    "expendablePriorityCutoff": -10, "enforceMinSize": false,
+                    "maxNodeStartupTime": "15m0s", "startupTaints": [], "statusTaints": [],
+                    "forceDaemonSets": false
+                },
+                "scaleDown": {
+                    "enabled": true, "unreadyEnabled": true, "utilizationThreshold": 0.5,
+                    "gpuUtilizationThreshold": 0.5, "unneededFor": "10m0s", "unreadyFor": "20m0s",
+                    "delayAfterAdd": "10m0s", "delayAfterDelete": "0s", "delayAfterFailure": "3m0s",
+                    "maxParallel": 10, "maxDrainParallel": 1, "ignoreDaemonSetsUtilization": false,
+                    "ignoreMirrorPodsUtilization": false, "skipSystemPods": true,
+                    "skipLocalStorage": true, "skipCustomControllerPods": true,
+                    "minReplicaCount": 0, "systemPodGrace": "1h0m0s",
+                    "maxGracefulTermination": "10m0s"
+                },
+                "health": {"maxUnreadyPercent": 45.0, "okUnready": 3}
+            })
+        );
+    }
+}
