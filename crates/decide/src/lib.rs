@@ -7,6 +7,7 @@ pub mod cron;
 pub mod duration;
 pub mod fleet;
 pub mod gameserver;
+pub mod nodes;
 mod reason;
 
 pub use reason::Reason;

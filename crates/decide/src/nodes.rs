@@ -1,0 +1,39 @@
+//! How many nodes there should be, and which: adding them for pods that wait, removing those nobody needs.
+//!
+//! A [`Cluster`] is what was seen, in plain types. A snapshot is the same in a compact form that answers "would
+//! this pod fit there?" at once, and takes what-ifs back cheaply. [`Settings`] and [`Status`] are the user's wishes and
+//! what earlier looks found.
+
+mod cluster;
+mod group;
+mod labels;
+mod pod;
+mod refusal;
+mod resources;
+mod selector;
+mod settings;
+mod taint;
+
+pub use cluster::{Budget, Cluster, DaemonSet, Node, Workload};
+pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
+pub use labels::Labels;
+pub use pod::{
+    Drain, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling, SpreadConstraint,
+    Volume,
+};
+pub use refusal::Refusal;
+pub use resources::Resources;
+pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
+pub use settings::{
+    Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
+};
+pub use taint::{Effect, Taint, Toleration};
+
+/// The label that says which group a node belongs to.
+pub const GROUP_LABEL: &str = "plimsoll.dev/node-group";
+/// The label that holds a node's own name.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+/// The taint of a node that is being removed.
+pub const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+/// The resources that make a node one with a GPU.
+pub const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];
