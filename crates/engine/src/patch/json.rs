@@ -1,0 +1,334 @@
+//! What does an object become under a JSON patch (RFC 6902)?
+//!
+//! Written by hand because the real API server leaves the standard in places that users lean on: indices may be
+//! negative, `replace` of a member that is not there adds it, and the first piece of a path without a leading slash
+//! is ignored.
+
+use super::{Error, type_name};
+use crate::quote::quote;
+use serde_json::{Map, Value};
+
+/// How many operations one patch may have.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// How many bytes of JSON all `copy` operations of one patch may add.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+
+/// A patch whose operations have been read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    operations: Vec<Operation>,
+    /// Warnings about members that no operation has, to be refused under strict field validation.
+    pub unknown: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Operation {
+    op: String,
+    path: Option<String>,
+    from: Option<String>,
+    value: Value,
+}
+
+impl Patch {
+    /// Reads the list of operations.
+    pub fn decode(patch: Value) -> Result<Self, Error> {
+        let items = match patch {
+            Value::Array(items) => items,
+            Value::Null => Vec::new(),
+            other => return Err(mismatch(&other, "Go value of type []handlers.jsonPatchOp")),
+        };
+        if items.len() > MAX_OPERATIONS {
+            return Err(Error::TooManyOperations { count: items.len() });
+        }
+        let mut unknown = Vec::new();
+        let mut operations = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            operations.push(Operation::decode(index, item, &mut unknown)?);
+        }
+        Ok(Self { operations, unknown })
+    }
+
+    /// Carries out the operations in order. After an error `object` is half changed: give a copy.
+    pub fn apply(self, object: &mut Value) -> Result<(), Error> {
+        let mut copied = 0;
+        for operation in self.operations {
+            operation.apply(object, &mut copied).map_err(Error::DoesNotApply)?;
+        }
+        Ok(())
+    }
+}
+
+fn mismatch(found: &Value, wanted: &str) -> Error {
+    Error::Malformed(format!(
+        "error decoding patch: json: cannot unmarshal {} into {wanted}",
+        type_name(found)
+    ))
+}
+
+impl Operation {
+    fn decode(index: usize, item: Value, unknown: &mut Vec<String>) -> Result<Self, Error> {
+        let mut operation = Self::default();
+        let members = match item {
+            Value::Object(members) => members,
+            Value::Null => Map::new(),
+            other => return Err(mismatch(&other, "Go value of type handlers.jsonPatchOp")),
+        };
+        for (name, value) in members {
+            let text = |value: Value| match value {
+                Value::String(text) => Ok(Some(text)),
+                Value::Null => Ok(None),
+                other => Err(mismatch(
+                    &other,
+                    &format!("Go struct field jsonPatchOp.{name} of type string"),
+                )),
+            };
+            match name.as_str() {
+                "op" => operation.op = text(value)?.unwrap_or_default(),
+                "path" => operation.path = text(value)?,
+                "from" => operation.from = text(value)?,
+                "value" => operation.value = value,
+                _ => unknown.push(format!(
+                    "json patch unknown field {}",
+                    quote(&format!("[{index}].{name}"))
+                )),
+            }
+        }
+        Ok(operation)
+    }
+
+    fn apply(self, object: &mut Value, copied: &mut usize) -> Result<(), String> {
+        let path = self.path.ok_or("operation has no path")?;
+        match self.op.as_str() {
+            "add" => Place::find(object, &path)?.add(self.value),
+            "remove" => Place::find(object, &path)?.remove().map(drop),
+            "replace" if path.is_empty() && (self.value.is_object() || self.value.is_array()) => {
+                *object = self.value;
+                Ok(())
+            }
+            "replace" => Place::find(object, &path)?.set(self.value),
+            "move" => {
+                let from = self.from.ok_or("move has no from")?;
+                let value = Place::find(object, &from)?.remove()?;
+                Place::find(object, &path)?.add(value)
+            }
+            "copy" => {
+                let from = self.from.ok_or("copy has no from")?;
+                let value = Place::find(object, &from)?.get()?.cloned();
+                *copied += value.as_ref().map_or(0, size);
+                if *copied > MAX_COPIED {
+                    return Err(format!("copies add more than {MAX_COPIED} bytes"));
+                }
+                Place::find(object, &path)?.add(value.unwrap_or_default())
+            }
+            "test" if path.is_empty() => same(&path, *object == self.value),
+            "test" => {
+                let place = Place::find(object, &path)?;
+                // Absent and null are the same to a test.
+                let found = place.get()?.unwrap_or(&Value::Null);
+                same(&path, *found == self.value)
+            }
+            other => Err(format!("unknown operation {}", quote(other))),
+        }
+    }
+}
+
+fn same(path: &str, is: bool) -> Result<(), String> {
+    if is { Ok(()) } else { Err(format!("the value at {} is another one", quote(path))) }
+}
+
+/// Measures a value's JSON.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Where an operation works: a member of an object or an item of a list.
+enum Place<'a> {
+    Member(&'a mut Map<String, Value>, String),
+    Item(&'a mut Vec<Value>, String),
+}
+
+impl<'a> Place<'a> {
+    /// Follows all but the last piece of a path.
+    fn find(object: &'a mut Value, path: &str) -> Result<Self, String> {
+        let missing = || format!("there is nothing at {}", quote(path));
+        let mut pieces =
+            path.split('/').skip(1).map(|piece| piece.replace("~1", "/").replace("~0", "~"));
+        let mut key = pieces.next().ok_or_else(missing)?;
+        let mut at = object;
+        for next in pieces {
+            at = match at {
+                Value::Object(members) => members.get_mut(&key),
+                Value::Array(items) => {
+                    item_index(&key, items.len()).ok().and_then(|index| items.get_mut(index))
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            }
+            .ok_or_else(missing)?;
+            key = next;
+        }
+        match at {
+            Value::Object(members) => Ok(Self::Member(members, key)),
+            Value::Array(items) => Ok(Self::Item(items, key)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(missing()),
+        }
+    }
+
+    fn get(&self) -> Result<Option<&Value>, String> {
+        match self {
+            Self::Member(members, key) => Ok(members.get(key)),
+            Self::Item(items, key) => Ok(items.get(item_index(key, items.len())?)),
+        }
+    }
+
+    fn set(self, value: Value) -> Result<(), String> {
+        match self {
+            Self::Member(members, key) => {
+                members.insert(key, value);
+            }
+            Self::Item(items, key) => {
+                let index = item_index(&key, items.len())?;
+                items[index] = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(self, value: Value) -> Result<(), String> {
+        match self {
+            Self::Member(members, key) => {
+                members.insert(key, value);
+            }
+            Self::Item(items, key) if key == "-" => items.push(value),
+            Self::Item(items, key) => items.insert(item_index(&key, items.len() + 1)?, value),
+        }
+        Ok(())
+    }
+
+    fn remove(self) -> Result<Value, String> {
+        match self {
+            Self::Member(members, key) => {
+                members.remove(&key).ok_or_else(|| format!("there is no member {}", quote(&key)))
+            }
+            Self::Item(items, key) => {
+                let index = item_index(&key, items.len())?;
+                Ok(items.remove(index))
+            }
+        }
+    }
+}
+
+/// Reads an index below `length`; a negative one counts from the end.
+fn item_index(key: &str, length: usize) -> Result<usize, String> {
+    let outside = || format!("{} is not an index below {length}", quote(key));
+    let index: i64 = key.parse().map_err(|_| outside())?;
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let index = if index < 0 { index + length } else { index };
+    usize::try_from(index).ok().filter(|_| index < length).ok_or_else(outside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn patched(object: &Value, operation: &Value) -> Option<Value> {
+        let mut result = object.clone();
+        Patch::decode(json!([operation])).unwrap().apply(&mut result).ok().map(|()| result)
+    }
+
+    #[test]
+    fn operations_work_as_on_the_real_server() {
+        let object = json!({"a": {"b/c": 1}, "list": [1, 2], "null": null});
+        for (operation, wanted) in [
+            (
+                json!({"op": "add", "path": "/list/0", "value": 0}),
+                Some(("/list", json!([0, 1, 2]))),
+            ),
+            (
+                json!({"op": "add", "path": "/list/-", "value": 0}),
+                Some(("/list", json!([1, 2, 0]))),
+            ),
+            (
+                json!({"op": "add", "path": "/list/2", "value": 0}),
+                Some(("/list", json!([1, 2, 0]))),
+            ),
+            (
+                json!({"op": "add", "path": "/list/-1", "value": 0}),
+                Some(("/list", json!([1, 2, 0]))),
+            ),
+            (json!({"op": "add", "path": "/list/3", "value": 0}), None),
+            (json!({"op": "add", "path": "/list/x", "value": 0}), None),
+            (json!({"op": "add", "path": "/x/y", "value": 0}), None),
+            (json!({"op": "add", "path": "/null/y", "value": 0}), None),
+            (json!({"op": "add", "path": "", "value": {}}), None),
+            (json!({"op": "add", "path": "/a/b~1c", "value": 2}), Some(("/a", json!({"b/c": 2})))),
+            (json!({"op": "replace", "path": "/a/new", "value": 2}), Some(("/a/new", json!(2)))),
+            (json!({"op": "replace", "path": "/list/2", "value": 2}), None),
+            (json!({"op": "replace", "path": "", "value": {"z": 1}}), Some(("", json!({"z": 1})))),
+            (json!({"op": "replace", "path": "ignored/a", "value": 2}), Some(("/a", json!(2)))),
+            (json!({"op": "remove", "path": "/list/-1"}), Some(("/list", json!([1])))),
+            (json!({"op": "remove", "path": "/x"}), None),
+            (json!({"op": "move", "from": "/list/0", "path": "/a/n"}), Some(("/a/n", json!(1)))),
+            (json!({"op": "move", "from": "/x", "path": "/a/n"}), None),
+            (json!({"op": "copy", "from": "/list", "path": "/a/n"}), Some(("/a/n", json!([1, 2])))),
+            (json!({"op": "copy", "from": "/x", "path": "/a/n"}), Some(("/a/n", json!(null)))),
+            (
+                json!({"op": "test", "path": "/list", "value": [1, 2]}),
+                Some(("/list", json!([1, 2]))),
+            ),
+            (json!({"op": "test", "path": "/list", "value": [1]}), None),
+            (json!({"op": "test", "path": "/x"}), Some(("/null", json!(null)))),
+            (json!({"op": "test", "path": "/null", "value": null}), Some(("/null", json!(null)))),
+            (json!({"op": "jump", "path": "/x"}), None),
+            (json!({"op": "add"}), None),
+        ] {
+            let result = patched(&object, &operation);
+            match wanted {
+                None => assert_eq!(result, None, "{operation}"),
+                Some((at, value)) => {
+                    assert_eq!(result.unwrap().pointer(at), Some(&value), "{operation}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_patch_is_refused_in_the_real_words() {
+        for (patch, message) in [
+            (json!({}), "object into Go value of type []handlers.jsonPatchOp"),
+            (json!([1]), "number into Go value of type handlers.jsonPatchOp"),
+            (json!([{"op": 3}]), "number into Go struct field jsonPatchOp.op of type string"),
+        ] {
+            let message = format!("error decoding patch: json: cannot unmarshal {message}");
+            assert_eq!(Patch::decode(patch).unwrap_err(), Error::Malformed(message));
+        }
+        let many = Value::Array(vec![json!({}); MAX_OPERATIONS + 1]);
+        let refused = Patch::decode(many).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "The allowed maximum operations in a JSON patch is 10000, got 10001"
+        );
+    }
+
+    #[test]
+    fn copies_cannot_grow_an_object_without_bound() {
+        let doubling = Value::Array(vec![json!({"op": "copy", "from": "", "path": "/x"}); 1]);
+        assert!(Patch::decode(doubling).unwrap().apply(&mut json!({})).is_err());
+        let mut object = json!({"a": ["x".repeat(100_000)]});
+        let copies = Value::Array(vec![json!({"op": "copy", "from": "/a", "path": "/a/-"}); 40]);
+        assert!(Patch::decode(copies).unwrap().apply(&mut object).is_err());
+    }
+}
