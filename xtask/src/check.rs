@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use crate::run;
+use xtask::run;
 
 /// Runs every check, and stops at the first that fails.
 pub(crate) fn all() -> anyhow::Result<()> {

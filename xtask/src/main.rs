@@ -1,13 +1,15 @@
-//! Developer commands: `cargo xtask check`, `test`, `bench`, `generate`.
+//! Developer commands: `cargo xtask check`, `test`, `bench`, `generate`, `kube`.
 //!
 //! This program stays small, because every command waits for it to build; what needs the project's crates is a
 //! package or a test of its own, which these commands start.
 
 mod check;
-mod run;
 mod test;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
+use xtask::{conformance, kube};
 
 /// Developer commands
 #[derive(Parser)]
@@ -31,20 +33,40 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Start a real Kubernetes on loopback, print its kubeconfig, and stop it on Ctrl-C
+    Kube,
+    /// Run Kubernetes' own conformance tests against the embedded engine, and write docs/conformance.md
+    Conformance {
+        /// Only the groups that take under a minute together; writes nothing
+        #[arg(long)]
+        short: bool,
+    },
     /// Write generated files anew: CRDs, output in the documentation
     Generate,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            eprintln!("xtask: {err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Check => check::all(),
         Command::Test { filter } => test::all(filter.as_deref()),
         Command::Bench { args } => {
             let mut command =
                 vec!["run", "--quiet", "--release", "--package", "plimsoll-bench", "--"];
             command.extend(args.iter().map(String::as_str));
-            run::cargo(&command)
+            xtask::run::cargo(&command)
         }
+        Command::Kube => kube::command(),
+        Command::Conformance { short } => conformance::command(short),
         Command::Generate => test::bless(),
     }
 }

@@ -6,24 +6,34 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// Gives the project's root.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lives in the project")
         .to_path_buf()
 }
 
+/// Gives the folder into which cargo builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Runs cargo with these arguments.
-pub(crate) fn cargo(args: &[&str]) -> anyhow::Result<()> {
-    command(Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())).args(args))
+pub fn cargo(args: &[&str]) -> anyhow::Result<()> {
+    command(Command::new("cargo").args(args))
 }
 
 /// Runs a command in the project's root and fails if it does.
-pub(crate) fn command(command: &mut Command) -> anyhow::Result<()> {
+pub fn command(command: &mut Command) -> anyhow::Result<()> {
+    command_in(&root(), command)
+}
+
+/// Runs a command in a folder and fails if it does.
+pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);
     eprintln!("+ {shown}");
     let status = command
-        .current_dir(root())
+        .current_dir(folder)
         .status()
         .with_context(|| format!("could not start `{shown}`"))?;
     if !status.success() {

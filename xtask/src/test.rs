@@ -2,16 +2,31 @@
 
 use std::process::Command;
 
-use crate::run;
+use xtask::kube::{Binaries, Cluster, Options, Program};
+use xtask::run;
 
-/// Runs every test of the workspace, or those whose name contains `filter`.
+/// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
 pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
-    let mut args = vec!["test", "--workspace", "--locked"];
-    if let Some(filter) = filter {
-        args.extend(["--", filter]);
+    let binaries = Binaries::build(&Program::CLUSTER)?;
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace", "--locked"]);
+    // A cluster of the user's own is used as it is; otherwise one is started, once for all tests.
+    let cluster = match std::env::var_os(KUBECONFIG) {
+        Some(_) => None,
+        None => Some(Cluster::start(&binaries, &Options::default())?),
+    };
+    if let Some(cluster) = &cluster {
+        command.env(KUBECONFIG, &cluster.kubeconfig);
     }
-    run::cargo(&args)
+    command.env("PLIMSOLL_TEST_KUBECTL", binaries.path(Program::Kubectl));
+    if let Some(filter) = filter {
+        command.args(["--", filter]);
+    }
+    run::command(&mut command)
 }
+
+/// Names the cluster that tests compare with.
+const KUBECONFIG: &str = "PLIMSOLL_TEST_KUBECONFIG";
 
 /// Lets the tests that compare with generated files write them instead.
 pub(crate) fn bless() -> anyhow::Result<()> {
