@@ -41,7 +41,7 @@ enum Command {
         #[arg(long)]
         short: bool,
     },
-    /// Write generated files anew: CRDs, output in the documentation
+    /// Write generated files anew: Kubernetes' types, CRDs, output in the documentation
     Generate,
 }
 
@@ -67,6 +67,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Kube => kube::command(),
         Command::Conformance { short } => conformance::command(short),
-        Command::Generate => test::bless(),
+        Command::Generate => {
+            xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate"])?;
+            test::bless()
+        }
     }
 }

@@ -1,0 +1,43 @@
+//! Writes `crates/engine/data/*.txt` anew from the Go modules of Kubernetes.
+//!
+//! The OpenAPI documents say what a field holds and how lists merge; the Go types say what the documents leave out:
+//! which fields are pointers, which vanish when empty, and the names that decoding errors use.
+
+mod go;
+mod kinds;
+mod openapi;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+/// The release whose types the engine serves.
+const KUBERNETES: &str = "1.36.3";
+
+fn main() -> anyhow::Result<()> {
+    let modules = module_cache()?;
+    let kubernetes = modules.join(format!("k8s.io/kubernetes@v{KUBERNETES}"));
+    ensure!(
+        kubernetes.is_dir(),
+        "{} is missing: `cargo xtask kube` downloads it",
+        kubernetes.display()
+    );
+    let schemas = openapi::read(&kubernetes.join("api/openapi-spec/v3"))?;
+    let types = go::read(&modules)?;
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/engine/data");
+    write::types(&data.join("types.txt"), &schemas, &types)?;
+    write::descriptions(&data.join("descriptions.txt"), &schemas)
+}
+
+fn module_cache() -> anyhow::Result<PathBuf> {
+    let out = Command::new("go").args(["env", "GOMODCACHE"]).output();
+    if let Ok(out) = out
+        && out.status.success()
+    {
+        return Ok(PathBuf::from(String::from_utf8(out.stdout)?.trim()));
+    }
+    let home = std::env::var_os("HOME").context("neither `go` nor HOME is there")?;
+    Ok(Path::new(&home).join("go/pkg/mod"))
+}
