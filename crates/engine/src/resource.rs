@@ -1,0 +1,267 @@
+//! Which kinds are served, under which names, and what can be done with them?
+//!
+//! One [`Resource`] per served group, version and plural. The built-in ones are there from the start; a
+//! CustomResourceDefinition adds its own and takes them away again.
+
+mod builtin;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+/// The verbs of a collection that is stored, as discovery lists them.
+pub(crate) const STORED: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// A kind as it is served at one group and version.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// The API group; empty for the core group.
+    pub(crate) group: String,
+    /// The version, such as `v1`.
+    pub(crate) version: String,
+    /// The name in URLs.
+    pub(crate) plural: String,
+    /// The name of one, in lower case.
+    pub(crate) singular: String,
+    /// The name in `kind:`.
+    pub(crate) kind: String,
+    /// The name in `kind:` of a list.
+    pub(crate) list_kind: String,
+    /// What kubectl takes instead of the plural.
+    pub(crate) short_names: Vec<String>,
+    /// The groups of resources, such as `all`, that kubectl lists together.
+    pub(crate) categories: Vec<String>,
+    /// Whether objects live in a namespace.
+    pub(crate) namespaced: bool,
+    /// What can be done with it.
+    pub(crate) verbs: &'static [&'static str],
+    /// The parts of an object that have an address of their own.
+    pub(crate) subresources: Vec<Subresource>,
+    /// The collection in the store. Versions of one kind share it.
+    pub(crate) storage: Arc<str>,
+    /// Where the kind comes from.
+    pub(crate) origin: Origin,
+    /// The JSON that opens an object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
+    pub(crate) opening: String,
+}
+
+/// Where a kind comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It is one of Kubernetes' own.
+    BuiltIn,
+    /// A CustomResourceDefinition made it.
+    Custom,
+}
+
+/// A part of an object, or an action on it, with an address of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subresource {
+    Status,
+    Scale,
+    Binding,
+    Eviction,
+    Finalize,
+    Approval,
+    Token,
+    EphemeralContainers,
+    Resize,
+}
+
+impl Subresource {
+    const ALL: [Self; 9] = [
+        Self::Status,
+        Self::Scale,
+        Self::Binding,
+        Self::Eviction,
+        Self::Finalize,
+        Self::Approval,
+        Self::Token,
+        Self::EphemeralContainers,
+        Self::Resize,
+    ];
+
+    /// Gives the name in URLs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Binding => "binding",
+            Self::Eviction => "eviction",
+            Self::Finalize => "finalize",
+            Self::Approval => "approval",
+            Self::Token => "token",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Resize => "resize",
+        }
+    }
+
+    /// Reads the name in URLs.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.name() == name)
+    }
+
+    /// Gives what can be done with it, as discovery lists it.
+    pub(crate) fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Binding | Self::Eviction | Self::Token => &["create"],
+            Self::Finalize => &["update"],
+            Self::Status
+            | Self::Scale
+            | Self::Approval
+            | Self::EphemeralContainers
+            | Self::Resize => &["get", "patch", "update"],
+        }
+    }
+}
+
+impl Resource {
+    /// Gives `apiVersion` as objects write it.
+    pub(crate) fn api_version(&self) -> String {
+        api_version(&self.group, &self.version)
+    }
+
+    /// Gives the plural with its group, as messages name it: `pods`, `deployments.apps`.
+    pub(crate) fn qualified(&self) -> String {
+        qualified(&self.plural, &self.group)
+    }
+
+    /// Gives the kind with its group, as messages about invalid objects name it.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    /// Tells whether an object has this part.
+    pub(crate) fn has(&self, subresource: Subresource) -> bool {
+        self.subresources.contains(&subresource)
+    }
+
+    /// Tells whether this is a built-in kind of that name.
+    pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
+        self.origin == Origin::BuiltIn && self.group == group && self.kind == kind
+    }
+
+    /// Tells whether objects of it are kept.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.verbs.contains(&"list")
+    }
+
+    /// Gives the key of an object in the store: sorted by namespace, then by name.
+    pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
+        match namespace {
+            Some(namespace) if self.namespaced => format!("{namespace}/{name}"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+/// Joins a group and a version as objects write them.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+/// Joins a plural or a kind and its group as messages write them.
+pub(crate) fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// Gives the JSON that opens an object of a kind, up to its first metadata field.
+pub(crate) fn opening(api_version: &str, kind: &str) -> String {
+    format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{"#)
+}
+
+type GroupVersion = (String, String);
+
+/// Every resource that is served now. A copy stays as it was when it was taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served(BTreeMap<GroupVersion, BTreeMap<String, Arc<Resource>>>);
+
+impl Served {
+    /// Finds a resource by its address.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.0.get(&(group.to_owned(), version.to_owned()))?.get(plural)
+    }
+
+    /// Finds a resource by what an object says of itself.
+    pub(crate) fn find_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resources = self.0.get(&(group.to_owned(), version.to_owned()))?;
+        resources.values().find(|r| r.kind == kind)
+    }
+
+    /// Tells whether anything is served at a group and version.
+    pub(crate) fn has(&self, group: &str, version: &str) -> bool {
+        self.0.contains_key(&(group.to_owned(), version.to_owned()))
+    }
+
+    /// Lists the groups and versions with their resources, in order of name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GroupVersion, Vec<&Arc<Resource>>)> {
+        self.0.iter().map(|(at, resources)| (at, resources.values().collect()))
+    }
+
+    /// Adds a resource, in place of one with the same address.
+    pub(crate) fn add(&mut self, resource: Resource) {
+        let at = (resource.group.clone(), resource.version.clone());
+        self.0.entry(at).or_default().insert(resource.plural.clone(), Arc::new(resource));
+    }
+
+    /// Takes away every version of a resource.
+    pub(crate) fn remove(&mut self, group: &str, plural: &str) {
+        for ((g, _), resources) in &mut self.0 {
+            if g == group {
+                resources.remove(plural);
+            }
+        }
+        self.0.retain(|_, resources| !resources.is_empty());
+    }
+}
+
+/// The resources that are served, changing as CustomResourceDefinitions come and go.
+#[derive(Debug)]
+pub(crate) struct Registry(RwLock<Arc<Served>>);
+
+impl Registry {
+    /// Starts with the built-in kinds.
+    pub(crate) fn built_in() -> Self {
+        let mut served = Served::default();
+        builtin::resources().for_each(|r| served.add(r));
+        Self(RwLock::new(Arc::new(served)))
+    }
+
+    /// Gives what is served at this moment.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.0.read().expect("no one panics while holding it"))
+    }
+
+    /// Changes what is served, for everyone at once.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Served)) {
+        let mut now = self.0.write().expect("no one panics while holding it");
+        let mut next = Served::clone(&now);
+        change(&mut next);
+        *now = Arc::new(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_address_and_by_what_objects_say() {
+        let served = Registry::built_in().served();
+        let deployment = served.find("apps", "v1", "deployments").unwrap();
+        assert_eq!(deployment.qualified(), "deployments.apps");
+        assert_eq!(deployment.key(Some("a"), "b"), "a/b");
+        assert_eq!(served.find_kind("v1", "Node").unwrap().key(None, "b"), "b");
+        assert!(served.find("apps", "v1", "pods").is_none());
+    }
+
+    #[test]
+    fn versions_of_one_kind_share_their_storage() {
+        let served = Registry::built_in().served();
+        let storage = |g, v, p| Arc::clone(&served.find(g, v, p).unwrap().storage);
+        let hpa = "horizontalpodautoscalers";
+        assert_eq!(storage("autoscaling", "v1", hpa), storage("autoscaling", "v2", hpa));
+        assert_eq!(storage("", "v1", "events"), storage("events.k8s.io", "v1", "events"));
+    }
+}

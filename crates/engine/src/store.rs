@@ -1,0 +1,264 @@
+//! Where do objects live, and what happened to them lately?
+//!
+//! All objects are in memory, sorted by collection, namespace and name, together with the recent changes that watchers
+//! read. On disk both are in one redb file. A write is visible, and acknowledged, only once it is on disk: one thread
+//! takes whatever writes are waiting, stores them in one transaction, and then shows them all. No lock is held while
+//! the disk works.
+
+mod backend;
+mod disk;
+mod object;
+mod state;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, mpsc};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+pub(crate) use object::{Body, Object};
+pub(crate) use state::{Change, Page};
+
+use crate::Clock;
+use state::State;
+
+/// How much of the past is kept for watchers and for reading lists page by page.
+#[derive(Clone, Copy, Debug)]
+pub struct History {
+    /// Changes older than this are forgotten.
+    pub keep_for: Duration,
+    /// No more than this many changes are kept.
+    pub at_most: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { keep_for: Duration::from_secs(300), at_most: 100_000 }
+    }
+}
+
+/// What is wrong with a data directory, or with the disk below it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process has it open.
+    #[error("{0} is in use by another process; stop it first, or give another --data directory")]
+    InUse(String),
+    /// It was written by a newer Plimsoll.
+    #[error(
+        "{path} has format {found}, and this version reads only up to {known}; nothing was changed"
+    )]
+    Newer { path: String, found: u64, known: u64 },
+    /// It is not what was written.
+    #[error("{path} is damaged and was left as it is: {what}")]
+    Damaged { path: String, what: String },
+    /// The disk refused.
+    #[error("could not use {path}")]
+    Io { path: String, source: std::io::Error },
+}
+
+/// Why a write did not happen.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// The object is not, or no longer, what the write was made from; this is what is there.
+    Conflict(Option<Object>),
+    /// The disk refused.
+    Failed(String),
+}
+
+/// The asked version is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expired;
+
+/// One change of one object, if it still is what the caller saw.
+#[derive(Debug)]
+pub(crate) struct Write {
+    /// The collection.
+    pub(crate) collection: Arc<str>,
+    /// Namespace and name, as `Resource::key` joins them.
+    pub(crate) key: Arc<str>,
+    /// The version that must be there; `None`: nothing.
+    pub(crate) expected: Option<u64>,
+    /// What is there afterwards; `None` deletes.
+    pub(crate) body: Option<Body>,
+}
+
+/// Every object, and the recent changes.
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+    writer: Writer,
+}
+
+/// What readers and the writer share.
+struct Shared {
+    state: RwLock<State>,
+    signals: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
+    clock: Clock,
+    history: History,
+}
+
+enum Writer {
+    /// In memory: a write happens where it is asked for, so that no other thread is ever waited for.
+    Memory(Mutex<()>),
+    /// On disk: writes queue for the committing thread.
+    Disk(Option<mpsc::Sender<disk::Job>>, Option<std::thread::JoinHandle<()>>),
+}
+
+impl Store {
+    /// Opens a store that forgets everything when it is dropped.
+    pub(crate) fn in_memory(clock: Clock, history: History) -> Self {
+        let shared = Shared::new(State::default(), clock, history);
+        Self { shared, writer: Writer::Memory(Mutex::new(())) }
+    }
+
+    /// Opens the store in a directory.
+    pub(crate) fn on_disk(dir: &Path, clock: Clock, history: History) -> Result<Self, StoreError> {
+        let (disk, state) = disk::open(dir, history)?;
+        let shared = Shared::new(state, clock, history);
+        let (jobs, queue) = mpsc::channel();
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("plimsoll-store".to_owned())
+            .spawn(move || disk.run(&queue, &of_thread))
+            .map_err(|source| StoreError::Io { path: dir.display().to_string(), source })?;
+        Ok(Self { shared, writer: Writer::Disk(Some(jobs), Some(thread)) })
+    }
+
+    /// Gives the version of the newest change.
+    pub(crate) fn version(&self) -> u64 {
+        self.shared.read().version()
+    }
+
+    /// Gives an object.
+    pub(crate) fn get(&self, collection: &str, key: &str) -> Option<Object> {
+        self.shared.read().get(collection, key).cloned()
+    }
+
+    /// Counts the objects whose key starts with a prefix.
+    pub(crate) fn count(&self, collection: &str, prefix: &str) -> usize {
+        self.shared.read().count(collection, prefix)
+    }
+
+    /// Lists objects in order of their keys, as they are now or were at a version.
+    pub(crate) fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        at: Option<u64>,
+    ) -> Result<Page, Expired> {
+        self.shared.read().list(collection, prefix, after, limit, at)
+    }
+
+    /// Gives the changes of a collection after a version, oldest first, and the version they reach up to.
+    pub(crate) fn changes(
+        &self,
+        collection: &str,
+        after: u64,
+        at_most: usize,
+    ) -> Result<(Vec<Arc<Change>>, u64), Expired> {
+        self.shared.read().changes(collection, after, at_most)
+    }
+
+    /// Gives a signal that changes whenever the collection does.
+    pub(crate) fn signal(&self, collection: &Arc<str>) -> watch::Receiver<u64> {
+        let mut signals = self.shared.signals.lock().expect("no one panics while holding it");
+        let signal = signals.entry(Arc::clone(collection)).or_insert_with(|| watch::channel(0).0);
+        signal.subscribe()
+    }
+
+    /// Makes a change, and waits until it is safe. Gives the object as it is after it, or as it last was.
+    pub(crate) async fn write(&self, write: Write) -> Result<Object, WriteError> {
+        match &self.writer {
+            Writer::Memory(turn) => {
+                let _turn = turn.lock().expect("no one panics while holding it");
+                self.shared.write_in_memory(write)
+            }
+            Writer::Disk(jobs, _) => {
+                let (done, answer) = oneshot::channel();
+                let gone = |_| WriteError::Failed("the store is closed".to_owned());
+                let jobs = jobs.as_ref().expect("it is there until drop");
+                jobs.send(disk::Job { write, done }).map_err(|_| gone(()))?;
+                answer.await.map_err(|_| gone(()))?
+            }
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Writer::Disk(jobs, thread) = &mut self.writer {
+            // The thread ends when its queue is empty and closed, and the file is closed with it.
+            drop(jobs.take());
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn new(state: State, clock: Clock, history: History) -> Arc<Self> {
+        let state = RwLock::new(state);
+        Arc::new(Self { state, signals: Mutex::default(), clock, history })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().expect("no one panics while holding it")
+    }
+
+    /// Checks a write against what is there and gives the change it makes.
+    fn resolve(
+        write: Write,
+        now: Option<&Object>,
+        version: u64,
+        at: i64,
+    ) -> Result<Change, WriteError> {
+        if now.map(Object::version) != write.expected || (now.is_none() && write.body.is_none()) {
+            return Err(WriteError::Conflict(now.cloned()));
+        }
+        let object = match (&write.body, now) {
+            (Some(body), _) => body.at(version),
+            (None, Some(last)) => last.at(version),
+            (None, None) => return Err(WriteError::Conflict(None)),
+        };
+        let deleted = write.body.is_none();
+        Ok(Change::new(at, write.collection, write.key, object, now.cloned(), deleted))
+    }
+
+    fn write_in_memory(&self, write: Write) -> Result<Object, WriteError> {
+        let at = self.clock.now().as_millisecond();
+        let change = {
+            let state = self.read();
+            let now = state.get(&write.collection, &write.key);
+            Self::resolve(write, now, state.version() + 1, at)?
+        };
+        let object = change.object.clone();
+        self.show(vec![Arc::new(change)]);
+        Ok(object)
+    }
+
+    /// Makes changes visible and wakes who waits for them.
+    fn show(&self, changes: Vec<Arc<Change>>) {
+        let mut reached: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        let now = self.clock.now().as_millisecond();
+        let forgotten = {
+            let mut state = self.state.write().expect("no one panics while holding it");
+            for change in changes {
+                reached.insert(Arc::clone(&change.collection), change.version());
+                state.apply(change);
+            }
+            state.trim(now, &self.history)
+        };
+        // What was forgotten is freed after the lock is.
+        drop(forgotten);
+        let signals = self.signals.lock().expect("no one panics while holding it");
+        for (collection, version) in reached {
+            if let Some(signal) = signals.get(&collection) {
+                signal.send_replace(version);
+            }
+        }
+    }
+}

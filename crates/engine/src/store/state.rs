@@ -1,0 +1,261 @@
+//! What is in memory: the objects, and the changes that led to them.
+//!
+//! Versions grow by one with each change. A change holds the object before and after it, so that a list can be read
+//! as it was at an earlier version: what is there now, with the changes since then undone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::{Expired, History, Object};
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// When it happened, in milliseconds since 1970.
+    pub(crate) at: i64,
+    /// The collection.
+    pub(crate) collection: Arc<str>,
+    /// Namespace and name.
+    pub(crate) key: Arc<str>,
+    /// The object after the change; for a deletion, as it last was, at the version of the deletion.
+    pub(crate) object: Object,
+    /// The object before the change; `None` when it is new.
+    pub(crate) before: Option<Object>,
+    /// Whether the object is gone.
+    pub(crate) deleted: bool,
+    /// The event as watchers get it, written by the first of them.
+    pub(crate) event: OnceLock<Bytes>,
+}
+
+impl Change {
+    pub(super) fn new(
+        at: i64,
+        collection: Arc<str>,
+        key: Arc<str>,
+        object: Object,
+        before: Option<Object>,
+        deleted: bool,
+    ) -> Self {
+        Self { at, collection, key, object, before, deleted, event: OnceLock::new() }
+    }
+
+    /// Gives the version that the change made.
+    pub(crate) fn version(&self) -> u64 {
+        self.object.version()
+    }
+}
+
+/// A part of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// The version the list is read at.
+    pub(crate) version: u64,
+    /// Keys and objects, in order of key.
+    pub(crate) items: Vec<(Arc<str>, Object)>,
+    /// How many more there are.
+    pub(crate) remaining: usize,
+}
+
+/// Objects of one kind.
+#[derive(Debug, Default)]
+struct Collection {
+    objects: BTreeMap<Arc<str>, Object>,
+    changes: VecDeque<Arc<Change>>,
+}
+
+/// Everything in memory.
+#[derive(Debug)]
+pub(super) struct State {
+    version: u64,
+    /// The newest version whose change is forgotten.
+    forgotten: u64,
+    collections: BTreeMap<Arc<str>, Collection>,
+    /// All changes that are kept, by version, to be forgotten in that order.
+    order: VecDeque<(i64, Arc<str>)>,
+}
+
+impl Default for State {
+    /// The first change makes version 2, since clients read versions 0 and 1 as "any".
+    fn default() -> Self {
+        Self::restored(1, 1, Vec::new())
+    }
+}
+
+impl State {
+    /// Starts from what the disk holds: objects, without changes yet.
+    pub(super) fn restored(
+        version: u64,
+        forgotten: u64,
+        objects: Vec<(Arc<str>, Arc<str>, Object)>,
+    ) -> Self {
+        let mut collections: BTreeMap<Arc<str>, Collection> = BTreeMap::new();
+        for (collection, key, object) in objects {
+            collections.entry(collection).or_default().objects.insert(key, object);
+        }
+        Self { version, forgotten, collections, order: VecDeque::new() }
+    }
+
+    /// Gives back the changes that the disk holds, oldest first.
+    pub(super) fn restore_changes(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            self.remember(Arc::new(change));
+        }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    pub(super) fn get(&self, collection: &str, key: &str) -> Option<&Object> {
+        self.collections.get(collection)?.objects.get(key)
+    }
+
+    pub(super) fn count(&self, collection: &str, prefix: &str) -> usize {
+        match self.collections.get(collection) {
+            Some(c) if prefix.is_empty() => c.objects.len(),
+            Some(c) => c.range(prefix, None).count(),
+            None => 0,
+        }
+    }
+
+    pub(super) fn list(
+        &self,
+        collection: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        at: Option<u64>,
+    ) -> Result<Page, Expired> {
+        let version = at.unwrap_or(self.version);
+        if version < self.forgotten {
+            return Err(Expired);
+        }
+        let Some(collection) = self.collections.get(collection) else {
+            return Ok(Page { version, items: Vec::new(), remaining: 0 });
+        };
+        let is_unchanged = collection.changes.back().is_none_or(|c| c.version() <= version);
+        if is_unchanged {
+            let items: Vec<_> = collection.range(prefix, after).take(limit).map(owned).collect();
+            let remaining = match items.last() {
+                Some((last, _)) if items.len() == limit => {
+                    collection.range(prefix, Some(last)).count()
+                }
+                _ => 0,
+            };
+            return Ok(Page { version, items, remaining });
+        }
+        let mut items = collection.as_of(version, prefix, after);
+        let remaining = items.len().saturating_sub(limit);
+        items.truncate(limit);
+        Ok(Page { version, items, remaining })
+    }
+
+    pub(super) fn changes(
+        &self,
+        collection: &str,
+        after: u64,
+        at_most: usize,
+    ) -> Result<(Vec<Arc<Change>>, u64), Expired> {
+        if after < self.forgotten {
+            return Err(Expired);
+        }
+        let Some(collection) = self.collections.get(collection) else {
+            return Ok((Vec::new(), self.version));
+        };
+        let from = collection.changes.partition_point(|c| c.version() <= after);
+        let changes: Vec<_> = collection.changes.range(from..).take(at_most).cloned().collect();
+        let reached = match changes.last() {
+            Some(last) if changes.len() == at_most => last.version(),
+            _ => self.version,
+        };
+        Ok((changes, reached))
+    }
+
+    /// Makes a change.
+    pub(super) fn apply(&mut self, change: Arc<Change>) {
+        self.version = change.version();
+        let objects = &mut self.collection(&change.collection).objects;
+        if change.deleted {
+            objects.remove(&change.key);
+        } else {
+            objects.insert(Arc::clone(&change.key), change.object.clone());
+        }
+        self.remember(change);
+    }
+
+    fn remember(&mut self, change: Arc<Change>) {
+        self.order.push_back((change.at, Arc::clone(&change.collection)));
+        self.collection(&change.collection).changes.push_back(change);
+    }
+
+    fn collection(&mut self, name: &Arc<str>) -> &mut Collection {
+        self.collections.entry(Arc::clone(name)).or_default()
+    }
+
+    /// Tells how many of the oldest changes are to be forgotten at a moment, if more are coming.
+    pub(super) fn overdue(&self, now: i64, history: &History, coming: usize) -> usize {
+        let keep_for = i64::try_from(history.keep_for.as_millis()).unwrap_or(i64::MAX);
+        let oldest = now.saturating_sub(keep_for);
+        let too_many = (self.order.len() + coming).saturating_sub(history.at_most);
+        let too_old = self.order.iter().take_while(|(at, _)| *at < oldest).count();
+        too_many.min(self.order.len()).max(too_old)
+    }
+
+    /// Forgets what is overdue, and gives it to be freed.
+    pub(super) fn trim(&mut self, now: i64, history: &History) -> Vec<Arc<Change>> {
+        let overdue = self.overdue(now, history, 0);
+        let names: Vec<_> = self.order.drain(..overdue).map(|(_, name)| name).collect();
+        let mut forgotten = Vec::with_capacity(names.len());
+        for name in names {
+            if let Some(change) = self.collection(&name).changes.pop_front() {
+                self.forgotten = change.version();
+                forgotten.push(change);
+            }
+        }
+        forgotten
+    }
+}
+
+type Item<'a> = (&'a Arc<str>, &'a Object);
+
+fn owned((key, object): Item<'_>) -> (Arc<str>, Object) {
+    (Arc::clone(key), object.clone())
+}
+
+impl Collection {
+    fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = Item<'a>> + 'a {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let all = self.objects.range::<str, _>((from, Bound::Unbounded));
+        all.take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// Gives the objects as they were at a version: those of now, with the changes since then undone.
+    fn as_of(&self, version: u64, prefix: &str, after: Option<&str>) -> Vec<(Arc<str>, Object)> {
+        let since = self.changes.partition_point(|c| c.version() <= version);
+        let mut objects: BTreeMap<Arc<str>, Object> =
+            self.range(prefix, after).map(owned).collect();
+        for change in self.changes.range(since..).rev() {
+            let is_asked = change.key.starts_with(prefix) && after.is_none_or(|a| *change.key > *a);
+            match &change.before {
+                _ if !is_asked => {}
+                Some(before) => drop(objects.insert(Arc::clone(&change.key), before.clone())),
+                None => drop(objects.remove(&change.key)),
+            }
+        }
+        objects.into_iter().collect()
+    }
+}
