@@ -7,6 +7,7 @@
 
 pub mod json;
 pub mod merge;
+pub mod strategic;
 
 /// Says why a patch could not be carried out, in the class the API answers with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,5 +39,38 @@ fn type_name(value: &serde_json::Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+/// Names a value's Go type after decoding from JSON.
+fn go_type(value: &serde_json::Value) -> &'static str {
+    use serde_json::Value;
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Prints a value as Go's `%v` does.
+fn go_value(value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
+            members.sort_unstable();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
     }
 }
