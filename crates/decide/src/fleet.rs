@@ -1,26 +1,27 @@
 //! How many game servers a fleet should have, which of them go first, and how its sets get there.
 
+mod aggregate;
+mod buffer;
+mod capacity;
 mod decision;
+mod order;
+mod overflow;
 mod policy;
 mod reconcile;
 mod rollout;
+mod schedule;
+mod size;
 mod view;
 
+pub use aggregate::{merge, status};
 pub use decision::{Applied, Decision, Reason, Refusal, Size};
+pub use order::deletion_order;
+pub use overflow::overflow;
 pub use policy::{Amount, Between, Buffer, Capacity, Link, Period, Policy, Reply, Schedule};
-pub use reconcile::{Limits, Reconciliation, ServerSet};
-pub use rollout::{Rollout, SetCounts, SetView, Update};
-pub use view::{Aggregate, Autoscaler, Fleet, FleetStatus, Mode, Scheduling, Template};
+pub use reconcile::{Limits, Reconciliation, ServerSet, reconcile};
+pub use rollout::{Rollout, SetCounts, SetView, Update, rollout};
+pub use size::{Observation, size};
+pub use view::{Aggregate, Autoscaler, Fleet, FleetStatus, Mode, Scheduling, SetStatus, Template};
 
-use crate::gameserver::{GameServer, Occupancy};
-
-/// What a decision about a fleet's size looks at.
-#[derive(Clone, Copy, Debug)]
-pub struct Observation<'a> {
-    /// The fleet.
-    pub fleet: &'a Fleet,
-    /// Every server labelled with the fleet's name in its namespace, in any state.
-    pub servers: &'a [GameServer],
-    /// The load of the nodes, counted over the servers of every fleet and namespace.
-    pub nodes: &'a Occupancy,
-}
+#[cfg(test)]
+mod testing;

@@ -3,6 +3,7 @@
 //! There is no clock, no I/O, no randomness and no run-time error in here: doubt is an answer.
 
 pub mod allocation;
+mod chance;
 pub mod cron;
 pub mod duration;
 pub mod fleet;

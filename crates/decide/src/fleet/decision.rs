@@ -1,5 +1,6 @@
 //! What was decided about a fleet's size, and why.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -197,10 +198,23 @@ pub enum Reason {
         /// The entry's id.
         id: Arc<str>,
         /// Why it had none.
-        because: Refusal,
+        because: Box<Refusal>,
     },
     /// The schedule holds now.
     Active,
+    /// No schedule holds now, so the size stays.
+    Inactive,
+}
+
+impl Reason {
+    /// Says how what is spare compares with what is wanted.
+    pub(super) fn buffer(spare: i64, wanted: i64) -> Self {
+        match spare.cmp(&wanted) {
+            Ordering::Less => Self::BufferShort { spare, wanted },
+            Ordering::Equal => Self::BufferKept { spare },
+            Ordering::Greater => Self::BufferAmple { spare, wanted },
+        }
+    }
 }
 
 impl crate::Reason for Reason {
@@ -217,6 +231,7 @@ impl crate::Reason for Reason {
             Self::RepliedKeep { .. } => "RepliedKeep",
             Self::Skipped { .. } => "Skipped",
             Self::Active => "ScheduleActive",
+            Self::Inactive => "ScheduleInactive",
         }
     }
 }
@@ -236,6 +251,7 @@ impl fmt::Display for Reason {
             Self::RepliedKeep { policy } => write!(f, "the {} wants no change", called(policy)),
             Self::Skipped { id, because } => write!(f, "entry `{id}` has no answer: {because}"),
             Self::Active => f.write_str("it is time for the schedule"),
+            Self::Inactive => f.write_str("it is not time for any schedule, so the size stays"),
         }
     }
 }

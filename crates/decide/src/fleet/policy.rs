@@ -7,6 +7,8 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cron::Cron;
+
 /// How a fleet's size is found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
@@ -110,8 +112,8 @@ pub struct Between {
 /// When, again and again, a schedule holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
-    /// `startCron`, in Agones' dialect. One that was not checked at the door and cannot be read never starts.
-    pub start: Arc<str>,
+    /// `startCron`, in Agones' dialect.
+    pub start: Cron,
     /// `timezone`; UTC when it is empty.
     pub zone: TimeZone,
     /// `duration`; nothing is for ever.

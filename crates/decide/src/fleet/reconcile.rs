@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Mode, Scheduling};
-use crate::gameserver::Priority;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Mode, Scheduling, deletion_order};
+use crate::gameserver::{GameServer, Occupancy, Priority, State};
 
 /// A GameServerSet, as far as its size is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,4 +42,78 @@ pub struct Reconciliation {
     pub delete: Vec<Arc<str>>,
     /// Whether a limit left something for another pass, to follow at once.
     pub is_partial: bool,
+}
+
+impl Limits {
+    /// What upstream's default installation sets.
+    pub const AGONES: Self = Self { creations: 64, deletions: 64, pending: 5000 };
+
+    /// Ours: as much as there is to do, but not more pods than that waiting for a node.
+    pub const WHOLE: Self = Self { creations: u32::MAX, deletions: u32::MAX, pending: 5000 };
+
+    /// Gives the limits that go with whose results are wanted.
+    pub fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Repaired => Self::WHOLE,
+            Mode::Agones => Self::AGONES,
+        }
+    }
+}
+
+/// How long a server in state Error is kept, so that someone may look at it.
+const ERROR_KEPT_FOR: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether a server is lost: its set deletes it and makes another.
+pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
+    match server.state {
+        State::Unhealthy => true,
+        State::Error => server.errored_at.is_none_or(|at| now.duration_since(at) >= ERROR_KEPT_FOR),
+        State::PortAllocation
+        | State::Creating
+        | State::Starting
+        | State::Scheduled
+        | State::RequestReady
+        | State::Ready
+        | State::Allocated
+        | State::Reserved
+        | State::Shutdown
+        | State::Unknown => false,
+    }
+}
+
+/// Decides what one pass over the servers of a set does. A server that is Allocated or Reserved is never named.
+pub fn reconcile(
+    set: &ServerSet,
+    servers: &[GameServer],
+    nodes: &Occupancy,
+    limits: Limits,
+    now: Timestamp,
+) -> Reconciliation {
+    let (free, in_use): (Vec<_>, Vec<_>) = servers.iter().partition(|s| s.is_deletable());
+    let free = free.into_iter().filter(|s| !s.is_being_deleted());
+    let (lost, candidates): (Vec<_>, Vec<_>) = free.partition(|s| is_written_off(s, now));
+    let target = usize::try_from(set.replicas).unwrap_or(0);
+    let kept = target.saturating_sub(in_use.len()).min(candidates.len());
+    let up = in_use.len() + kept;
+    let is_pending = |s: &&&GameServer| s.state.is_before_pod_runs() || s.state == State::Error;
+    let pending = candidates.iter().filter(is_pending).count();
+
+    let mut excess = candidates.len() - kept;
+    if set.mode == Mode::Agones {
+        // Upstream counts a lost server as one less to remove, and finishes in the next pass.
+        excess = excess.saturating_sub(lost.len());
+    }
+    let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, nodes);
+    let surplus = order(candidates).take(excess);
+    let all = order(lost).chain(surplus).map(|s| Arc::clone(&s.name));
+    let mut delete: Vec<Arc<str>> = all.collect();
+    let most = limits.deletions as usize;
+    let mut is_partial = delete.len() > most;
+    delete.truncate(most);
+
+    let lacking = if set.has_deletion_mark { 0 } else { target.saturating_sub(up) };
+    let room = (limits.pending as usize).saturating_sub(pending);
+    let create = lacking.min(limits.creations as usize).min(room);
+    is_partial |= create < lacking;
+    Reconciliation { create: u32::try_from(create).unwrap_or(u32::MAX), delete, is_partial }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::SetCounts;
 use crate::gameserver::{Counter, List, Priority};
 
 /// A fleet, as last seen.
@@ -48,6 +49,17 @@ pub struct FleetStatus {
     pub reserved: i32,
     /// Those in state Allocated.
     pub allocated: i32,
+    /// Counters, summed over the servers.
+    pub counters: BTreeMap<Arc<str>, Aggregate>,
+    /// Lists, summed over the servers.
+    pub lists: BTreeMap<Arc<str>, Aggregate>,
+}
+
+/// `status` of a GameServerSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetStatus {
+    /// Its servers by state.
+    pub counts: SetCounts,
     /// Counters, summed over the servers.
     pub counters: BTreeMap<Arc<str>, Aggregate>,
     /// Lists, summed over the servers.

@@ -1,0 +1,76 @@
+//! What a set's and a fleet's status say about their servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Aggregate, FleetStatus, SetCounts, SetStatus, Template};
+use crate::gameserver::{GameServer, State};
+
+type Sums = BTreeMap<Arc<str>, Aggregate>;
+
+/// Counts the servers of a set. Every key of the template is there from the start, so that an autoscaler can scale up from
+/// nothing; keys that only a server has are added.
+pub fn status(template: &Template, servers: &[GameServer]) -> SetStatus {
+    let mut counts = SetCounts::default();
+    let mut counters = zeros(template.counters.keys());
+    let mut lists = zeros(template.lists.keys());
+    for server in servers {
+        if server.is_being_deleted() {
+            counts.shutdown += 1;
+            continue;
+        }
+        counts.replicas += 1;
+        counts.ready += i32::from(server.state == State::Ready);
+        counts.reserved += i32::from(server.state == State::Reserved);
+        counts.allocated += i32::from(server.state == State::Allocated);
+        let is_allocated = server.state == State::Allocated;
+        for (key, counter) in &server.counters {
+            sum(&mut counters, key).add(counter.count, counter.capacity, is_allocated);
+        }
+        for (key, list) in &server.lists {
+            sum(&mut lists, key).add(list.len(), list.capacity, is_allocated);
+        }
+    }
+    SetStatus { counts, counters, lists }
+}
+
+/// Adds the status of a fleet's sets to that of the fleet.
+pub fn merge<'a>(sets: impl IntoIterator<Item = &'a SetStatus>) -> FleetStatus {
+    let mut fleet = FleetStatus::default();
+    for set in sets {
+        fleet.replicas += set.counts.replicas;
+        fleet.ready += set.counts.ready;
+        fleet.reserved += set.counts.reserved;
+        fleet.allocated += set.counts.allocated;
+        set.counters.iter().for_each(|(key, part)| sum(&mut fleet.counters, key).merge(*part));
+        set.lists.iter().for_each(|(key, part)| sum(&mut fleet.lists, key).merge(*part));
+    }
+    fleet
+}
+
+fn zeros<'a>(keys: impl Iterator<Item = &'a Arc<str>>) -> Sums {
+    keys.map(|key| (Arc::clone(key), Aggregate::default())).collect()
+}
+
+fn sum<'a>(sums: &'a mut Sums, key: &Arc<str>) -> &'a mut Aggregate {
+    if !sums.contains_key(key) {
+        sums.insert(Arc::clone(key), Aggregate::default());
+    }
+    sums.get_mut(key).expect("the key was just seen or put there")
+}
+
+impl Aggregate {
+    fn add(&mut self, count: i64, capacity: i64, is_allocated: bool) {
+        let (allocated_count, allocated_capacity) =
+            if is_allocated { (count, capacity) } else { (0, 0) };
+        self.merge(Self { allocated_count, allocated_capacity, count, capacity });
+    }
+
+    /// Sums stop at the largest number there is: a capacity without limit is that number already.
+    fn merge(&mut self, other: Self) {
+        self.allocated_count = self.allocated_count.saturating_add(other.allocated_count);
+        self.allocated_capacity = self.allocated_capacity.saturating_add(other.allocated_capacity);
+        self.count = self.count.saturating_add(other.count);
+        self.capacity = self.capacity.saturating_add(other.capacity);
+    }
+}

@@ -1,0 +1,121 @@
+//! Upstream's way with counters and lists, to the letter.
+//!
+//! Its oddities are kept on purpose: the maximum is forgotten while there is room to spare, the minimum is reached without a
+//! look at the buffer, a percentage of nothing is one server, and servers on their way out are counted as if they stayed.
+
+use std::cmp::Ordering;
+
+use super::{Room, ceil_div, plus};
+use crate::fleet::size::Found;
+use crate::fleet::{Amount, Reason, Refusal};
+use crate::gameserver::GameServer;
+
+/// On which side of its limits a fleet's capacity is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Below,
+    Within,
+    Above,
+}
+
+impl Room<'_> {
+    pub(super) fn upstream(&self) -> Result<Found, Refusal> {
+        let (min, max, capacity) = (self.policy.min, self.policy.max, self.sum.capacity);
+        let nothing_used = self.sum.allocated_count <= 0 && self.template.capacity >= min;
+        if matches!(self.policy.size, Amount::Percent(_)) && nothing_used {
+            return Ok(Found { to: 1, limited: true, reasons: vec![Reason::NothingAllocated] });
+        }
+        let side = if capacity < min {
+            Side::Below
+        } else if capacity > max {
+            Side::Above
+        } else {
+            Side::Within
+        };
+        let spare = capacity.saturating_sub(self.sum.count);
+        let wanted = self.wanted();
+        let status = self.seen.fleet.status.replicas;
+        let (to, limited) = match (spare.cmp(&wanted), side) {
+            (_, Side::Below) => self.up_to_min()?,
+            (Ordering::Greater, _) => self.down_to(wanted),
+            (_, Side::Above) => self.down_to_max(),
+            (Ordering::Equal, Side::Within) => (status, false),
+            (Ordering::Less, Side::Within) => self.up_to(wanted, spare)?,
+        };
+        let mut reasons = vec![Reason::buffer(spare, wanted)];
+        if limited {
+            reasons.push(match side {
+                Side::Above => Reason::AtMaximum { asked: capacity, max },
+                Side::Within if to > status => Reason::AtMaximum { asked: capacity, max },
+                Side::Below | Side::Within => Reason::AtMinimum { asked: capacity, min },
+            });
+        }
+        Ok(Found { to, limited, reasons })
+    }
+
+    fn up_to_min(&self) -> Result<(i32, bool), Refusal> {
+        if self.template.capacity <= 0 {
+            return Err(self.no_room());
+        }
+        let lacking = self.policy.min.saturating_sub(self.sum.capacity);
+        let servers = ceil_div(lacking, self.template.capacity);
+        Ok((plus(self.seen.fleet.status.replicas, servers), true))
+    }
+
+    fn up_to(&self, wanted: i64, spare: i64) -> Result<(i32, bool), Refusal> {
+        if self.gain() <= 0 {
+            return Err(self.no_room());
+        }
+        let replicas = self.seen.fleet.status.replicas;
+        let servers = ceil_div(wanted.saturating_sub(spare), self.gain());
+        let capacity = self.template.capacity.max(1);
+        let total = servers.saturating_mul(capacity).saturating_add(self.sum.capacity);
+        if total <= self.policy.max {
+            return Ok((plus(replicas, servers), false));
+        }
+        let servers = self.policy.max.saturating_sub(self.sum.capacity) / capacity;
+        Ok((plus(replicas, servers), true))
+    }
+
+    fn down_to_max(&self) -> (i32, bool) {
+        let (mut replicas, mut capacity) = (self.seen.fleet.status.replicas, self.sum.capacity);
+        for server in self.walk() {
+            if capacity <= self.policy.max {
+                break;
+            }
+            replicas -= 1;
+            capacity -= self.of(server).map_or(0, |c| c.capacity);
+        }
+        (replicas.max(1), true)
+    }
+
+    fn down_to(&self, wanted: i64) -> (i32, bool) {
+        let min = self.policy.min;
+        let (mut replicas, mut sum) = (self.seen.fleet.status.replicas, self.sum);
+        if sum.capacity == min {
+            return (replicas, true);
+        }
+        for server in self.walk() {
+            replicas -= 1;
+            let Some(own) = self.of(server) else { continue };
+            sum.count -= own.count;
+            sum.capacity -= own.capacity;
+            let spare = sum.capacity.saturating_sub(sum.count);
+            if spare < wanted {
+                return (replicas + 1, false);
+            } else if sum.capacity < min {
+                return (replicas + 1, true);
+            } else if spare == wanted {
+                return (replicas, false);
+            } else if sum.capacity == min {
+                return (replicas, true);
+            }
+        }
+        (replicas.max(1), false)
+    }
+
+    /// Servers that can be deleted, and those that are being deleted already.
+    fn walk(&self) -> impl Iterator<Item = &GameServer> {
+        self.in_order(self.seen.servers.iter().filter(|s| s.is_deletable()))
+    }
+}

@@ -1,0 +1,119 @@
+//! The size that upstream's policy means: the least that leaves the buffer free, within limits that hold.
+//!
+//! Each step only looks at what is there, so a flat load leads to one size and stays: growing stops as soon as the buffer
+//! is there, and shrinking stops before the buffer would be touched. Servers are taken away in the order in which their set
+//! deletes them, because nobody can choose others.
+
+use jiff::Timestamp;
+
+use super::{Room, ceil_div, plus};
+use crate::fleet::reconcile::is_written_off;
+use crate::fleet::size::Found;
+use crate::fleet::{Aggregate, Reason, Refusal};
+use crate::gameserver::GameServer;
+
+impl Room<'_> {
+    pub(super) fn repaired(&self) -> Result<Found, Refusal> {
+        let wanted = self.wanted();
+        let spare = self.sum.capacity.saturating_sub(self.sum.count);
+        let mut found = if self.sum.capacity > self.policy.max {
+            self.shrink(wanted)
+        } else if spare < wanted || self.sum.capacity < self.policy.min {
+            self.grow(wanted, spare)?
+        } else {
+            self.shrink(wanted)
+        };
+        found.reasons.insert(0, Reason::buffer(spare, wanted));
+        Ok(found)
+    }
+
+    /// Adds servers until the buffer is free and the minimum reached, as far as the maximum allows.
+    fn grow(&self, wanted: i64, spare: i64) -> Result<Found, Refusal> {
+        let (min, max, each) = (self.policy.min, self.policy.max, self.template.capacity);
+        let lacks_room = spare < wanted && self.gain() <= 0;
+        let below = self.sum.capacity < min;
+        if each <= 0 || (lacks_room && !below) {
+            return Err(self.no_room());
+        }
+        let for_buffer = if spare < wanted && !lacks_room {
+            ceil_div(wanted.saturating_sub(spare), self.gain())
+        } else {
+            0
+        };
+        let for_min = if below { ceil_div(min.saturating_sub(self.sum.capacity), each) } else { 0 };
+        let servers = for_buffer.max(for_min);
+        let fit = max.saturating_sub(self.sum.capacity) / each;
+        let to = plus(self.seen.fleet.status.replicas, servers.min(fit));
+        let asked = self.sum.capacity.saturating_add(servers.saturating_mul(each));
+        let mut reasons = Vec::new();
+        if servers > fit {
+            reasons.push(Reason::AtMaximum { asked, max });
+        } else if for_min > for_buffer {
+            let asked = self.sum.capacity.saturating_add(for_buffer.saturating_mul(each));
+            reasons.push(Reason::AtMinimum { asked, min });
+        }
+        Ok(Found { to, limited: !reasons.is_empty(), reasons })
+    }
+
+    /// Takes servers away while the maximum asks for it, or while the buffer and the minimum allow it.
+    fn shrink(&self, wanted: i64) -> Found {
+        let (min, max) = (self.policy.min, self.policy.max);
+        let (mut to, mut sum) = (self.seen.fleet.status.replicas, self.sum);
+        let mut reasons = Vec::new();
+        for server in self.leaving(false) {
+            let next = self.without(sum, server);
+            let keeps_buffer = next.capacity.saturating_sub(next.count) >= wanted;
+            if sum.capacity <= max && !(keeps_buffer && next.capacity >= min) {
+                if keeps_buffer {
+                    reasons.push(Reason::AtMinimum { asked: next.capacity, min });
+                }
+                break;
+            }
+            (to, sum) = (to - 1, next);
+        }
+        // What players are on cannot go, but what of it is beyond the maximum must not be replaced either.
+        if sum.capacity > max {
+            for server in self.leaving(true) {
+                (to, sum) = (to - 1, self.without(sum, server));
+                if sum.capacity <= max {
+                    break;
+                }
+            }
+        }
+        if self.sum.capacity > max {
+            reasons.push(Reason::AtMaximum { asked: self.sum.capacity, max });
+        }
+        let short = sum.capacity.saturating_sub(sum.count) < wanted;
+        let held = reasons.iter().any(|r| matches!(r, Reason::AtMinimum { .. }));
+        let to = if to == self.seen.fleet.status.replicas { self.hold(to) } else { to };
+        Found { to: to.max(0), limited: short || held, reasons }
+    }
+
+    /// Keeps a scale-up that is under way, as far as the maximum allows: its servers are only not there yet.
+    fn hold(&self, to: i32) -> i32 {
+        let coming = i64::from(self.seen.fleet.replicas) - i64::from(to);
+        if coming <= 0 || self.template.capacity <= 0 {
+            return to;
+        }
+        let fit = self.policy.max.saturating_sub(self.sum.capacity) / self.template.capacity;
+        plus(to, coming.min(fit.max(0)))
+    }
+
+    /// Servers in the order in which they go: those written off, and then the others; or, if `in_use`, those that cannot go.
+    fn leaving(&self, in_use: bool) -> impl Iterator<Item = &GameServer> {
+        let now: Timestamp = self.now;
+        let stays = move |s: &&GameServer| !s.is_being_deleted() && s.is_deletable() != in_use;
+        let servers = self.seen.servers;
+        let lost = servers.iter().filter(move |s| stays(s) && is_written_off(s, now));
+        let rest = servers.iter().filter(move |s| stays(s) && !is_written_off(s, now));
+        self.in_order(lost).chain(self.in_order(rest))
+    }
+
+    fn without(&self, mut sum: Aggregate, server: &GameServer) -> Aggregate {
+        if let Some(own) = self.of(server) {
+            sum.count = sum.count.saturating_sub(own.count);
+            sum.capacity = sum.capacity.saturating_sub(own.capacity);
+        }
+        sum
+    }
+}
