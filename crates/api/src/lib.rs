@@ -4,6 +4,7 @@
 
 pub mod decode;
 mod kind;
+pub mod nodes;
 pub mod plimsoll;
 mod problem;
 pub mod quantity;

@@ -147,6 +147,9 @@ fn admit(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
     let group: NodeGroup = super::read(value, &FIELDS)?;
     let mut checks = Checks::default();
     check_spec(&mut checks, &group.spec);
+    for problem in crate::nodes::annotation_problems(&group) {
+        checks.require(false, &problem.path, problem.message);
+    }
     if let Some(status) = &group.status {
         let is_negative = |n: Option<i32>| n.is_some_and(|n| n < 0);
         checks.require(!is_negative(status.target), "status.target", "must not be negative");

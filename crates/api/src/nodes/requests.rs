@@ -1,0 +1,170 @@
+//! How much of each resource a pod asks for, as the scheduler counts it.
+
+use std::collections::BTreeMap;
+
+use decide::nodes::Resources;
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+type Amounts<'a> = BTreeMap<&'a str, i64>;
+
+/// Gives the effective request: the larger of all containers together and the peak while the pod starts, or what the
+/// pod as a whole asks for, plus overhead. A resize under way counts with the larger of old and new.
+pub(super) fn of(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
+    let mut total = Amounts::new();
+    for container in &spec.containers {
+        add(&mut total, &asked(container, status));
+    }
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in spec.init_containers.iter().flatten() {
+        let mut now = asked(container, status);
+        if is_sidecar(container) {
+            add(&mut sidecars, &now);
+            now.clear();
+        }
+        add(&mut now, &sidecars);
+        raise(&mut peak, &now);
+    }
+    add(&mut total, &sidecars);
+    raise(&mut total, &peak);
+    let whole = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
+    for (name, quantity) in whole.into_iter().flatten() {
+        if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
+            total.insert(name, amount(name, quantity));
+        }
+    }
+    for (name, quantity) in spec.overhead.iter().flatten() {
+        let sum = total.entry(name).or_default();
+        *sum = sum.saturating_add(amount(name, quantity));
+    }
+    total.remove("pods");
+    total.into_iter().collect()
+}
+
+/// Tells whether an init container keeps running beside the others.
+pub(super) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// Reads an amount: `cpu` in thousandths, everything else in whole units, never below zero.
+pub(super) fn amount(name: &str, quantity: &Quantity) -> i64 {
+    let quantity = crate::quantity::Quantity::parse(&quantity.0).unwrap_or_default();
+    let amount = if name == "cpu" { quantity.milli_value() } else { quantity.value() };
+    amount.max(0)
+}
+
+/// Reads what a node has.
+pub(super) fn all(amounts: Option<&BTreeMap<String, Quantity>>) -> Resources {
+    amounts.into_iter().flatten().map(|(name, q)| (name.as_str(), amount(name, q))).collect()
+}
+
+/// Gives what one container asks for. Where it only has a limit, that is its request: the API server sees to it.
+fn asked<'a>(container: &'a Container, status: Option<&'a PodStatus>) -> Amounts<'a> {
+    let mut out = Amounts::new();
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|r| r.limits.as_ref());
+    let requests = resources.and_then(|r| r.requests.as_ref());
+    for (name, quantity) in limits.into_iter().flatten().chain(requests.into_iter().flatten()) {
+        out.insert(name, amount(name, quantity));
+    }
+    let Some(given) = status.and_then(|s| status_of(container, s)) else { return out };
+    if status.is_some_and(is_infeasible) {
+        out.clear();
+    }
+    let actual = given.resources.as_ref().and_then(|r| r.requests.as_ref());
+    for (name, quantity) in
+        given.allocated_resources.iter().flatten().chain(actual.into_iter().flatten())
+    {
+        let larger = out.entry(name).or_default();
+        *larger = (*larger).max(amount(name, quantity));
+    }
+    out
+}
+
+fn status_of<'a>(container: &Container, status: &'a PodStatus) -> Option<&'a ContainerStatus> {
+    let all = status.container_statuses.iter().flatten();
+    let mut all = all.chain(status.init_container_statuses.iter().flatten());
+    all.find(|s| {
+        s.name == container.name && (s.allocated_resources.is_some() || s.resources.is_some())
+    })
+}
+
+/// Tells whether a resize was asked for that the node cannot give.
+fn is_infeasible(status: &PodStatus) -> bool {
+    status.conditions.iter().flatten().any(|c| {
+        c.type_ == "PodResizePending"
+            && c.status == "True"
+            && c.reason.as_deref() == Some("Infeasible")
+    })
+}
+
+fn add<'a>(total: &mut Amounts<'a>, more: &Amounts<'a>) {
+    for (name, amount) in more {
+        let sum = total.entry(name).or_default();
+        *sum = sum.saturating_add(*amount);
+    }
+}
+
+fn raise<'a>(total: &mut Amounts<'a>, least: &Amounts<'a>) {
+    for (name, amount) in least {
+        let larger = total.entry(name).or_default();
+        *larger = (*larger).max(*amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn requests(pod: Value) -> (i64, i64) {
+        let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod).unwrap();
+        let found = of(&pod.spec.unwrap(), pod.status.as_ref());
+        (found.cpu, found.memory)
+    }
+
+    fn asks(cpu: &str) -> Value {
+        json!({"name": cpu, "resources": {"requests": {"cpu": cpu}}})
+    }
+
+    #[test]
+    fn the_larger_of_start_and_run_counts() {
+        let sidecar = json!({"name": "s", "restartPolicy": "Always",
+                             "resources": {"requests": {"cpu": "300m"}}});
+        for (spec, cpu) in [
+            (json!({"containers": [asks("1"), asks("500m")]}), 1500),
+            (json!({"containers": [asks("1")], "initContainers": [asks("2")]}), 2000),
+            (json!({"containers": [asks("1")], "initContainers": [sidecar]}), 1300),
+            (json!({"containers": [asks("1")], "initContainers": [sidecar, asks("1")]}), 1300),
+            (json!({"containers": [asks("1")], "initContainers": [asks("1500m"), sidecar]}), 1500),
+            (json!({"containers": [asks("1")], "overhead": {"cpu": "50m"}}), 1050),
+            (
+                json!({"containers": [asks("1")], "overhead": {"cpu": "50m"},
+                       "resources": {"requests": {"cpu": "2"}}}),
+                2050,
+            ),
+            (json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}), 3000),
+            (json!({"containers": [asks("1e3")]}), 1_000_000),
+            (json!({"containers": [asks("nonsense")]}), 0),
+        ] {
+            assert_eq!(requests(json!({"spec": spec})).0, cpu, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_resize_counts_with_the_larger_side_unless_it_is_infeasible() {
+        let status = |conditions: Value| {
+            json!({"conditions": conditions, "containerStatuses": [{
+                "name": "4", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}
+            }]})
+        };
+        let infeasible =
+            json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+        for (conditions, cpu) in [(json!([]), 4000), (infeasible, 3000)] {
+            let pod = json!({"spec": {"containers": [asks("4")]}, "status": status(conditions)});
+            assert_eq!(requests(pod).0, cpu);
+        }
+    }
+}
