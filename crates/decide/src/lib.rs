@@ -4,11 +4,13 @@
 
 pub mod allocation;
 mod chance;
+pub mod checks;
 pub mod cron;
 pub mod duration;
 pub mod fleet;
 pub mod gameserver;
 pub mod nodes;
 mod reason;
+pub mod rules;
 
 pub use reason::Reason;

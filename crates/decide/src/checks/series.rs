@@ -1,0 +1,152 @@
+//! What was measured, and which part of it a check looks at.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::before;
+
+/// Numbers over time, oldest first. Only numbers: what is not finite was never measured.
+///
+/// Moments and values lie apart, because a check searches the former and reads all of the latter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    at: Vec<Timestamp>,
+    values: Vec<f64>,
+    step: SignedDuration,
+}
+
+/// Which part of a series a check looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How long it is; `None` is the newest point alone, however old.
+    pub length: Option<SignedDuration>,
+    /// How long before now it ends.
+    pub offset: SignedDuration,
+}
+
+/// What a source answered.
+#[derive(Clone, Copy, Debug)]
+pub enum Reading<'a> {
+    /// Numbers; maybe none.
+    Series(&'a Series),
+    /// Nothing is known by that name.
+    Missing,
+    /// The source failed, with these words.
+    Failed(&'a str),
+}
+
+impl Series {
+    /// Makes a series of points in any order. Without a `step`, their usual distance is taken.
+    pub fn new(mut points: Vec<(Timestamp, f64)>, step: Option<SignedDuration>) -> Self {
+        points.retain(|(_, value)| value.is_finite());
+        points.sort_by_key(|(at, _)| *at);
+        let (at, values): (Vec<_>, Vec<_>) = points.into_iter().unzip();
+        let step = step.unwrap_or_else(|| usual_distance(&at));
+        Self { at, values, step }
+    }
+
+    /// Makes a series of evenly spaced values, of which the last one is at `last_at`.
+    pub fn even(values: &[f64], step: SignedDuration, last_at: Timestamp) -> Self {
+        let count = values.len();
+        let moment = |index: usize| {
+            let steps = i32::try_from(count - 1 - index).unwrap_or(i32::MAX);
+            step.checked_mul(steps).map_or(Timestamp::MIN, |span| before(last_at, span))
+        };
+        let points = values.iter().enumerate().map(|(index, value)| (moment(index), *value));
+        Self::new(points.collect(), Some(step))
+    }
+
+    /// Gives the values that a window shows at `now`, oldest first.
+    pub fn seen(&self, window: Window, now: Timestamp) -> &[f64] {
+        let end = before(now, window.offset);
+        let until = self.at.partition_point(|at| *at <= end);
+        let from = match window.length {
+            None => until.saturating_sub(1),
+            Some(length) => {
+                let start = before(end, length);
+                self.at.partition_point(|at| *at < start).min(until)
+            }
+        };
+        &self.values[from..until]
+    }
+
+    /// Gives the values since `since`, up to and with `now`.
+    pub fn between(&self, since: Timestamp, now: Timestamp) -> &[f64] {
+        let until = self.at.partition_point(|at| *at <= now);
+        let from = self.at.partition_point(|at| *at < since).min(until);
+        &self.values[from..until]
+    }
+
+    /// The moment of the first point.
+    pub fn first_at(&self) -> Option<Timestamp> {
+        self.at.first().copied()
+    }
+
+    /// The moment of the newest point that is not after `now`.
+    pub fn newest_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.at[..self.at.partition_point(|at| *at <= now)].last().copied()
+    }
+
+    /// The usual distance of two points.
+    pub fn step(&self) -> SignedDuration {
+        self.step
+    }
+}
+
+/// Gives the median of the distances between neighbours.
+fn usual_distance(at: &[Timestamp]) -> SignedDuration {
+    let mut gaps: Vec<_> = at.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
+    gaps.sort_unstable();
+    gaps.get(gaps.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn window(length: Option<i64>, offset: i64) -> Window {
+        Window {
+            length: length.map(SignedDuration::from_secs),
+            offset: SignedDuration::from_secs(offset),
+        }
+    }
+
+    #[test]
+    fn a_window_holds_both_of_its_ends() {
+        let series =
+            Series::even(&[1.0, 2.0, 3.0, 4.0, 5.0], SignedDuration::from_secs(10), at(100));
+        for (length, offset, wanted) in [
+            (Some(20), 0, &[3.0, 4.0, 5.0][..]),
+            (Some(19), 0, &[4.0, 5.0]),
+            (Some(20), 10, &[2.0, 3.0, 4.0]),
+            (Some(5), 12, &[]),
+            (Some(0), 0, &[5.0]),
+            (None, 0, &[5.0]),
+            (None, 15, &[3.0]),
+            (None, 41, &[]),
+        ] {
+            let seen = series.seen(window(length, offset), at(100));
+            assert_eq!(seen, wanted, "{length:?} {offset}");
+        }
+    }
+
+    #[test]
+    fn points_come_in_any_order_and_only_numbers_count() {
+        let points =
+            vec![(at(30), 3.0), (at(10), 1.0), (at(20), f64::NAN), (at(40), f64::INFINITY)];
+        let series = Series::new(points, None);
+        assert_eq!(series.between(at(0), at(99)), [1.0, 3.0]);
+        assert_eq!(series.step(), SignedDuration::from_secs(20));
+        assert_eq!((series.first_at(), series.newest_at(at(29))), (Some(at(10)), Some(at(10))));
+    }
+
+    #[test]
+    fn moments_beyond_time_are_no_trouble() {
+        let series = Series::even(&[1.0, 2.0, 3.0], SignedDuration::MAX, Timestamp::MIN);
+        let everything = Window { length: Some(SignedDuration::MAX), offset: SignedDuration::MAX };
+        assert_eq!(series.seen(everything, Timestamp::MIN).len(), 3);
+    }
+}
