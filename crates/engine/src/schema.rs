@@ -5,7 +5,10 @@
 //! patches, server-side apply and OpenAPI all walk objects along a shape.
 
 mod data;
+pub(crate) mod decode;
+pub(crate) mod quantity;
 mod structural;
+pub(crate) mod times;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,6 +37,8 @@ struct Node {
     target: Option<Target>,
     /// Sorted by name.
     fields: Vec<(Text, NodeId)>,
+    /// The places in `fields` that are written even when nothing is there.
+    always: Vec<u16>,
     /// What a list or a map holds.
     content: Option<NodeId>,
     attributes: Attributes,
@@ -50,6 +55,8 @@ enum Target {
 struct Attributes {
     /// The field's type in Go, as decoding errors name it.
     go: &'static str,
+    /// The embedded Go structs that the field comes through, as decoding errors name them.
+    through: &'static str,
     format: Text,
     is_required: bool,
     omit_empty: bool,
@@ -269,6 +276,25 @@ impl<'a> Shape<'a> {
     /// The name of the type in Go, as decoding errors give it; with its pointer.
     pub fn go(self) -> &'static str {
         self.node.attributes.go
+    }
+
+    /// The embedded Go structs that the field comes through, as decoding errors give them.
+    pub(crate) fn through(self) -> &'static str {
+        self.node.attributes.through
+    }
+
+    /// The fields that are written even when nothing is there.
+    pub(crate) fn always(self) -> impl Iterator<Item = (&'a str, Shape<'a>)> {
+        let at = self.resolved();
+        at.node.always.iter().map(move |index| {
+            let (name, id) = &at.node.fields[usize::from(*index)];
+            (name.as_ref(), at.types.at(*id))
+        })
+    }
+
+    /// Whether the field is a pointer in Go, so that nothing and zero differ.
+    pub fn is_pointer(self) -> bool {
+        self.node.attributes.go.starts_with('*')
     }
 
     /// Whether an empty value is left out when the object is written.

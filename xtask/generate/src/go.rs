@@ -15,6 +15,8 @@ use crate::kinds::PACKAGES;
 pub(crate) struct Field {
     /// The type, as Go's reflection prints it, with its pointer.
     pub go: String,
+    /// The embedded structs that the field comes through.
+    pub through: Vec<String>,
     pub omit_empty: bool,
     pub omit_zero: bool,
 }
@@ -40,10 +42,14 @@ impl GoTypes {
             let inlined = |name: &String| match name.rsplit('.').next() {
                 Some("TypeMeta") => matches!(field, "kind" | "apiVersion").then(|| Field {
                     go: "string".into(),
+                    through: Vec::new(),
                     omit_empty: true,
                     omit_zero: false,
                 }),
-                _ => self.field(name, field),
+                local => self.field(name, field).map(|mut found| {
+                    found.through.insert(0, local.unwrap_or_default().to_owned());
+                    found
+                }),
             };
             found.inlined.iter().find_map(inlined)
         })
@@ -146,6 +152,7 @@ fn add_field(to: &mut Struct, prefix: &str, package: &str, is_named: bool, go: &
     }
     let field = Field {
         go: qualify(go, package),
+        through: Vec::new(),
         omit_empty: options.contains(&"omitempty"),
         omit_zero: options.contains(&"omitzero"),
     };

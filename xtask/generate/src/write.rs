@@ -111,6 +111,9 @@ fn go_attributes(
         .field(type_name, field)
         .with_context(|| format!("no Go field for {type_name}.{field}"))?;
     write!(out, "\tgo={}", found.go)?;
+    if !found.through.is_empty() {
+        write!(out, "\tin={}", found.through.join("."))?;
+    }
     if found.omit_empty {
         out.push_str("\toe");
     }

@@ -55,7 +55,27 @@ pub(super) fn read() -> Types {
     for node in &mut types.nodes {
         node.fields.sort();
     }
+    mark_always(&mut types);
     types
+}
+
+/// Notes which fields Go writes even when they are unset: those that do not say otherwise, and structs.
+fn mark_always(types: &mut Types) {
+    for index in 0..types.nodes.len() {
+        let always = (0u16..)
+            .zip(&types.nodes[index].fields)
+            .filter(|(_, (_, id))| {
+                let field = types.at(*id);
+                let is_struct = !field.is_pointer()
+                    && (field.has_fields()
+                        || matches!(field.what(), What::Quantity | What::IntOrString | What::Any)
+                        || field.format() == "date-time");
+                !field.omits_zero() && (is_struct || !field.omits_empty())
+            })
+            .map(|(place, _)| place)
+            .collect();
+        types.nodes[index].always = always;
+    }
 }
 
 fn typed(types: &mut Types, text: &'static str) -> Node {
@@ -95,6 +115,7 @@ fn attribute(node: &mut Node, key: &str, value: &'static str) {
     let to = &mut node.attributes;
     match key {
         "go" => to.go = value,
+        "in" => to.through = value,
         "oe" => to.omit_empty = true,
         "oz" => to.omit_zero = true,
         "req" => to.is_required = true,
