@@ -1,6 +1,6 @@
 //! How many nodes there should be, and which: adding them for pods that wait, removing those nobody needs.
 //!
-//! A [`Cluster`] is what was seen, in plain types. A snapshot is the same in a compact form that answers "would
+//! A [`Cluster`] is what was seen, in plain types. A [`Snapshot`] is the same in a compact form that answers "would
 //! this pod fit there?" at once, and takes what-ifs back cheaply. [`Settings`] and [`Status`] are the user's wishes and
 //! what earlier looks found.
 
@@ -12,6 +12,8 @@ mod refusal;
 mod resources;
 mod selector;
 mod settings;
+#[allow(dead_code, reason = "scale-up uses the rest")]
+mod snapshot;
 mod taint;
 
 pub use cluster::{Budget, Cluster, DaemonSet, Node, Workload};
@@ -27,6 +29,7 @@ pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
 };
+pub use snapshot::{Mark, NodeId, PodId, Snapshot};
 pub use taint::{Effect, Taint, Toleration};
 
 /// The label that says which group a node belongs to.

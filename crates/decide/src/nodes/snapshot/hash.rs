@@ -1,0 +1,121 @@
+//! Finds equal things fast: a table from hash to number, in an order that is the same every time.
+//!
+//! `std`'s map is not allowed here because its order is random; nothing ever walks this one.
+
+use std::hash::{Hash, Hasher};
+
+/// Numbers distinct things from 0 in the order of their first appearance.
+#[derive(Default)]
+pub(super) struct Distinct {
+    /// Number plus one, or 0 for a free slot; as many slots as a power of two.
+    slots: Vec<u32>,
+    hashes: Vec<u64>,
+}
+
+impl Distinct {
+    /// Gives the number of what has this hash and `is_same` as that number, and whether it is new.
+    pub(super) fn number(&mut self, hash: u64, is_same: impl Fn(usize) -> bool) -> (usize, bool) {
+        if self.slots.len() < 2 * (self.hashes.len() + 1) {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.slots[at] != 0 {
+            let number = self.slots[at] as usize - 1;
+            if self.hashes[number] == hash && is_same(number) {
+                return (number, false);
+            }
+            at = (at + 1) & mask;
+        }
+        self.hashes.push(hash);
+        self.slots[at] = u32::try_from(self.hashes.len()).expect("fewer than four billion kinds");
+        (self.hashes.len() - 1, true)
+    }
+
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 2).max(64);
+        self.slots = vec![0; size];
+        for (number, hash) in self.hashes.iter().enumerate() {
+            let mut at = *hash as usize & (size - 1);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = u32::try_from(number + 1).expect("fewer than four billion kinds");
+        }
+    }
+}
+
+/// Hashes a value, the same in every run.
+pub(super) fn hash(value: &impl Hash) -> u64 {
+    let mut mixer = Mixer(0);
+    value.hash(&mut mixer);
+    mixer.finish()
+}
+
+/// Multiplies and rotates eight bytes at a time: not safe against an enemy, whose pods would only slow a turn down.
+struct Mixer(u64);
+
+impl Mixer {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.mix(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        }
+        let rest = words.remainder();
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.mix(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.mix(n);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.mix(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The low bits choose the slot, so the high ones, which are mixed best, have to reach them.
+        self.0 ^ (self.0 >> 29)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_things_get_one_number_and_others_another() {
+        let words: Vec<String> = (0..1000).map(|n| format!("word-{}", n % 300)).collect();
+        let (mut distinct, mut kept) = (Distinct::default(), Vec::<&str>::new());
+        for word in &words {
+            let (number, is_new) = distinct.number(hash(word), |n| kept[n] == word);
+            if is_new {
+                kept.push(word);
+            }
+            assert_eq!(kept[number], word);
+        }
+        assert_eq!(kept.len(), 300);
+    }
+
+    #[test]
+    fn things_of_one_hash_are_told_apart() {
+        let mut distinct = Distinct::default();
+        assert_eq!(distinct.number(7, |_| false), (0, true));
+        assert_eq!(distinct.number(7, |_| false), (1, true));
+        assert_eq!(distinct.number(7, |n| n == 1), (1, false));
+    }
+}
