@@ -1,6 +1,7 @@
 //! The embedded Kubernetes API: an API server in this process, with objects on disk and watches from memory.
 
 mod clock;
+pub mod fields;
 pub mod patch;
 mod quote;
 #[allow(dead_code, reason = "the request path uses more of it as it grows")]

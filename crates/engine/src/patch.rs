@@ -5,6 +5,7 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "JSON's six types are all there will ever be")]
 
+pub mod apply;
 pub mod json;
 pub mod merge;
 pub mod strategic;

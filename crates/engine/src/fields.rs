@@ -1,0 +1,153 @@
+//! Who owns which field of an object?
+//!
+//! Every write leaves its mark in `metadata.managedFields`: a set of field paths per manager, operation and version.
+//! [`update`] keeps the marks of creates, updates and patches; [`crate::patch::apply`] those of server-side apply,
+//! which also decides by them. Call [`update`] after decoding and defaulting and before the kind's own preparation,
+//! because fields the server fills in by itself belong to nobody.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "JSON's six types are all there will ever be")]
+
+pub(crate) mod collect;
+pub(crate) mod compare;
+pub(crate) mod element;
+pub(crate) mod managers;
+pub(crate) mod merge;
+pub(crate) mod remove;
+mod reset;
+mod set;
+mod typing;
+pub(crate) mod zero;
+
+pub use reset::reset;
+pub use set::Set;
+
+use crate::schema::Shape;
+use compare::{Comparison, compare};
+use jiff::Timestamp;
+use managers::{Managers, Operation, Owner};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a write needs to know to keep ownership.
+pub struct Write<'a> {
+    /// The version the request speaks, as in `apiVersion`.
+    pub api_version: &'a str,
+    /// Finds the kind's shape in a version; `None` for a version that is not served any more.
+    pub shape: &'a dyn Fn(&str) -> Option<Shape<'a>>,
+    /// Whether the kind is a built-in one, whose structs are there even when empty.
+    pub is_builtin: bool,
+    /// Who writes: the `fieldManager` parameter, or the user agent up to its first slash.
+    pub manager: &'a str,
+    /// The subresource written through; empty for the object itself.
+    pub subresource: &'a str,
+    /// Fields that this endpoint resets, which therefore nobody gains through it; see [`reset`].
+    pub ignored: &'a Set,
+    /// The time of the write.
+    pub now: Timestamp,
+}
+
+/// Notes in `new` who owns what after a create (`live` is `None`), an update or a patch.
+pub fn update(live: Option<&Value>, new: &mut Value, write: &Write<'_>) {
+    let mut managers = if write.subresource.is_empty() {
+        Managers::from_request(live, new)
+    } else {
+        live.map(|live| Managers::decode(live).unwrap_or_default()).unwrap_or_default()
+    };
+    managers::clear(new);
+    // An object whose ownership was reset stays without until somebody applies.
+    if managers.is_empty() && live.is_some() {
+        return;
+    }
+    let zero = || zero::object(write);
+    let live = live.map_or_else(zero, Clone::clone);
+    note_update(&live, new, &mut managers, write, write.manager);
+    managers.cap();
+    managers.encode(new);
+}
+
+/// Gives the writer what differs between two objects, and takes it from all others.
+pub(crate) fn note_update(
+    live: &Value,
+    new: &Value,
+    managers: &mut Managers,
+    write: &Write<'_>,
+    manager: &str,
+) {
+    let mut versions = Versions::new(live, new, write);
+    versions.release(managers);
+    let Some(gained) = versions.at(write.api_version) else { return };
+    let mut gained = gained.modified.union(&gained.added).without_all_of(write.ignored);
+    gained.strip_metadata();
+    if gained.is_empty() {
+        return;
+    }
+    let owner = Owner {
+        manager: manager.to_owned(),
+        operation: Operation::Update,
+        api_version: write.api_version.to_owned(),
+        subresource: write.subresource.to_owned(),
+    };
+    managers.add(owner, gained, write.api_version, write.now);
+}
+
+/// Compares two objects in every version that managers wrote in.
+pub(crate) struct Versions<'a, 'w> {
+    live: &'a Value,
+    new: &'a Value,
+    write: &'a Write<'w>,
+    compared: BTreeMap<String, Option<Comparison>>,
+}
+
+impl<'a, 'w> Versions<'a, 'w> {
+    pub(crate) fn new(live: &'a Value, new: &'a Value, write: &'a Write<'w>) -> Self {
+        Self { live, new, write, compared: BTreeMap::new() }
+    }
+
+    /// Compares as one version sees it; `None` when that version is not served.
+    pub(crate) fn at(&mut self, api_version: &str) -> Option<&Comparison> {
+        if !self.compared.contains_key(api_version) {
+            let compared = (self.write.shape)(api_version).map(|shape| {
+                let mut compared = compare(self.live, self.new, Some(shape));
+                // Only the requests' own version has fields that its endpoint resets.
+                if api_version == self.write.api_version {
+                    compared.ignore(self.write.ignored);
+                }
+                compared
+            });
+            self.compared.insert(api_version.to_owned(), compared);
+        }
+        self.compared.get(api_version).and_then(Option::as_ref)
+    }
+
+    /// Takes changed and removed fields from all managers, and drops those that are left with nothing.
+    pub(crate) fn release(&mut self, managers: &mut Managers) {
+        managers.retain(|_, entry| {
+            let Some(compared) = self.at(&entry.api_version) else { return false };
+            entry.set.subtract(&compared.modified);
+            entry.set.subtract(&compared.added);
+            entry.set.subtract(&compared.removed);
+            !entry.set.is_empty()
+        });
+    }
+}
+
+/// Keeps the old times when nothing but times changed, so that a write without effect changes nothing.
+pub fn settle(old: &Value, new: &mut Value) {
+    let bare = |value: &Value| {
+        let mut entries = value["metadata"]["managedFields"].clone();
+        for entry in entries.as_array_mut().into_iter().flatten() {
+            entry.as_object_mut().map(|entry| entry.remove("time"));
+        }
+        entries
+    };
+    if old["metadata"]["managedFields"] == new["metadata"]["managedFields"]
+        || bare(old) != bare(new)
+    {
+        return;
+    }
+    let fresh = new["metadata"]["managedFields"].take();
+    new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
+    if *old != *new {
+        new["metadata"]["managedFields"] = fresh;
+    }
+}

@@ -1,0 +1,265 @@
+//! A set of field paths, as FieldsV1 writes it.
+//!
+//! Kept as the tree that FieldsV1 is, with the same keys, so that reading and writing are a walk without translation.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// A set of paths to fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    nodes: BTreeMap<Box<str>, Node>,
+}
+
+/// What a set says about one path element: whether the path that ends here is in it, and which longer ones are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) is_member: bool,
+    pub(crate) children: Set,
+}
+
+impl Node {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_member && self.children.is_empty()
+    }
+}
+
+impl Set {
+    /// Makes a set of paths whose elements are field names.
+    pub fn of_fields(paths: &[&[&str]]) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            let mut at = &mut set;
+            for (index, name) in path.iter().enumerate() {
+                let node = at.nodes.entry(format!("f:{name}").into()).or_default();
+                node.is_member |= index + 1 == path.len();
+                at = &mut node.children;
+            }
+        }
+        set
+    }
+
+    /// Tells whether no path is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    pub(crate) fn node(&self, element: &str) -> Option<&Node> {
+        self.nodes.get(element)
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(element, node)| (element.as_ref(), node))
+    }
+
+    /// Puts a subtree in place; an empty one leaves no trace.
+    pub(crate) fn put(&mut self, element: Box<str>, node: Node) {
+        if !node.is_empty() {
+            self.nodes.insert(element, node);
+        }
+    }
+
+    /// Reads FieldsV1; `None` when it is something else.
+    pub fn decode(fields: &Value) -> Option<Self> {
+        let mut set = Self::default();
+        for (element, below) in fields.as_object()? {
+            if element == "." {
+                continue;
+            }
+            if !matches!(element.as_bytes(), [b'f' | b'k' | b'v' | b'i', b':', ..]) {
+                return None;
+            }
+            let children = Self::decode(below)?;
+            let is_member = below.get(".").is_some() || children.is_empty();
+            set.nodes.insert(element.as_str().into(), Node { is_member, children });
+        }
+        Some(set)
+    }
+
+    /// Writes FieldsV1.
+    pub fn encode(&self) -> Value {
+        Value::Object(self.encode_members(false))
+    }
+
+    fn encode_members(&self, with_self: bool) -> Map<String, Value> {
+        let mut members = Map::new();
+        if with_self && !self.is_empty() {
+            members.insert(".".into(), Value::Object(Map::new()));
+        }
+        for (element, node) in &self.nodes {
+            members.insert(
+                element.to_string(),
+                Value::Object(node.children.encode_members(node.is_member)),
+            );
+        }
+        members
+    }
+
+    /// All paths that are in either set.
+    pub fn union(&self, other: &Self) -> Self {
+        let mut union = self.clone();
+        union.add(other);
+        union
+    }
+
+    /// Adds the paths of another set.
+    pub fn add(&mut self, other: &Self) {
+        for (element, node) in &other.nodes {
+            match self.nodes.get_mut(element) {
+                Some(mine) => {
+                    mine.is_member |= node.is_member;
+                    mine.children.add(&node.children);
+                }
+                None => {
+                    self.nodes.insert(element.clone(), node.clone());
+                }
+            }
+        }
+    }
+
+    /// All paths that are in both sets.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        for (element, node) in &self.nodes {
+            let Some(theirs) = other.nodes.get(element) else { continue };
+            let is_member = node.is_member && theirs.is_member;
+            both.put(
+                element.clone(),
+                Node { is_member, children: node.children.intersection(&theirs.children) },
+            );
+        }
+        both
+    }
+
+    /// All paths that are not in another set.
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut difference = self.clone();
+        difference.subtract(other);
+        difference
+    }
+
+    /// Removes the paths of another set, and only these: longer paths stay.
+    pub fn subtract(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        self.nodes.retain(|element, node| {
+            if let Some(theirs) = other.nodes.get(element) {
+                node.is_member &= !theirs.is_member;
+                node.children.subtract(&theirs.children);
+            }
+            !node.is_empty()
+        });
+    }
+
+    /// Removes the paths of another set with all that start with them.
+    pub fn without_all_of(mut self, other: &Self) -> Self {
+        self.subtract_all_of(other);
+        self
+    }
+
+    pub(crate) fn subtract_all_of(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        self.nodes.retain(|element, node| {
+            let Some(theirs) = other.nodes.get(element) else { return true };
+            if theirs.is_member {
+                return false;
+            }
+            node.children.subtract_all_of(&theirs.children);
+            !node.is_empty()
+        });
+    }
+
+    /// Removes what identifies an object or is the server's own, which nobody owns.
+    pub(crate) fn strip_metadata(&mut self) {
+        const OWN: [&str; 9] = [
+            "f:name",
+            "f:namespace",
+            "f:creationTimestamp",
+            "f:selfLink",
+            "f:uid",
+            "f:clusterName",
+            "f:generation",
+            "f:managedFields",
+            "f:resourceVersion",
+        ];
+        self.nodes.retain(|element, node| match element.as_ref() {
+            "f:apiVersion" | "f:kind" => {
+                node.is_member = false;
+                !node.is_empty()
+            }
+            "f:metadata" => {
+                node.is_member = false;
+                node.children.nodes.retain(|element, node| {
+                    node.is_member &= !OWN.contains(&element.as_ref());
+                    !node.is_empty()
+                });
+                !node.is_empty()
+            }
+            _ => true,
+        });
+    }
+
+    /// Lists the paths: those that end here first, then the longer ones.
+    pub(crate) fn paths(&self) -> Vec<Vec<&str>> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect_paths<'a>(&'a self, prefix: &mut Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) {
+        for (element, _) in self.nodes.iter().filter(|(_, node)| node.is_member) {
+            prefix.push(element);
+            paths.push(prefix.clone());
+            prefix.pop();
+        }
+        for (element, node) in &self.nodes {
+            prefix.push(element);
+            node.children.collect_paths(prefix, paths);
+            prefix.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(fields: &Value) -> Set {
+        Set::decode(fields).unwrap()
+    }
+
+    #[test]
+    fn fields_are_written_as_they_were_read() {
+        for fields in [
+            json!({}),
+            json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:b": {"k:{\"name\":\"x\"}": {".": {}, "f:c": {}}}}}),
+            json!({"f:metadata": {"f:finalizers": {"v:\"x\"": {}}}}),
+        ] {
+            assert_eq!(set(&fields).encode(), fields);
+        }
+        assert_eq!(Set::decode(&json!({"x": {}})), None);
+        assert_eq!(Set::decode(&json!([])), None);
+    }
+
+    #[test]
+    fn differences_keep_longer_paths_unless_told() {
+        let all = set(&json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
+        let some = set(&json!({"f:a": {}}));
+        assert_eq!(all.difference(&some).encode(), json!({"f:a": {"f:b": {}}, "f:c": {}}));
+        assert_eq!(all.clone().without_all_of(&some).encode(), json!({"f:c": {}}));
+        assert_eq!(all.intersection(&some), some);
+        assert_eq!(all.difference(&some).union(&some), all);
+    }
+
+    #[test]
+    fn what_identifies_an_object_is_stripped() {
+        let mut fields = set(&json!({"f:kind": {}, "f:apiVersion": {},
+            "f:metadata": {".": {}, "f:name": {}, "f:labels": {".": {}, "f:a": {}}}}));
+        fields.strip_metadata();
+        assert_eq!(fields.encode(), json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}));
+    }
+}
