@@ -1,6 +1,6 @@
 //! What an allocation does to the server it got.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
@@ -10,12 +10,15 @@ use crate::gameserver::{GameServer, State};
 /// The annotation that says when a server was last allocated.
 pub const LAST_ALLOCATED: &str = "agones.dev/last-allocated";
 
+/// The annotation's name, shared by every server that has it.
+static KEY: LazyLock<Arc<str>> = LazyLock::new(|| LAST_ALLOCATED.into());
+
 /// Makes the request's changes to `server`, and gives those that did not apply: they never stop an allocation.
 pub fn apply(request: &Request, server: &mut GameServer, now: Timestamp) -> Vec<Warning> {
     let copy = |(key, value): (&Arc<str>, &Arc<str>)| (Arc::clone(key), Arc::clone(value));
     server.labels.extend(request.labels.iter().map(copy));
     server.annotations.extend(request.annotations.iter().map(copy));
-    server.annotations.insert(LAST_ALLOCATED.into(), now.to_string().into());
+    server.annotations.insert(Arc::clone(&KEY), now.to_string().into());
     server.state = State::Allocated;
     let mut warnings = Vec::new();
     for (key, action) in &request.counters {

@@ -1,48 +1,59 @@
 //! Which servers are tried first.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use super::Request;
 use crate::fleet::Scheduling;
-use crate::gameserver::{GameServer, NodeLoad, Occupancy, Priority, State};
+use crate::gameserver::{First, GameServer, Missing, NodeLoad, Priority, State};
 
-/// Compares two servers, the one to be tried first being the lesser.
+/// What a node is compared by: more Allocated first, then more Ready, and a node that nobody knows last.
+pub(super) type Busy = Reverse<Option<(u32, u32)>>;
+
+/// What a server is compared by for one priority: whether it has the key, and the number, turned so that less is first.
+pub(super) type Number = (u8, i64);
+
+/// Turns the load of a node into what it is compared by.
+pub(super) fn busy(load: Option<NodeLoad>) -> Busy {
+    Reverse(load.map(|load| (load.allocated, load.ready)))
+}
+
+/// Turns the number that `priority` looks at into what a server is compared by. A server without the key comes last, also
+/// where no order was written: a request always has one.
+pub(super) fn number(priority: &Priority, server: &GameServer) -> Number {
+    let missing_first = priority.missing == Missing::First;
+    match priority.number(server) {
+        None => (u8::from(!missing_first), 0),
+        Some(number) => {
+            let turned = if priority.first == First::Largest { !number } else { number };
+            (u8::from(missing_first), turned)
+        }
+    }
+}
+
+/// Compares two servers with the loads of their nodes, the one to be tried first being the lesser.
 ///
 /// Packed goes to servers that have players already, then to the busiest node, so that others may empty; Distributed goes by
 /// the priorities alone.
 pub(super) fn compare(
     request: &Request,
-    nodes: &Occupancy,
-    a: &GameServer,
-    b: &GameServer,
+    (a, a_load): (&GameServer, Option<NodeLoad>),
+    (b, b_load): (&GameServer, Option<NodeLoad>),
 ) -> Ordering {
     let by_node = match request.scheduling {
-        Scheduling::Packed => packed(nodes, a, b),
+        Scheduling::Packed => {
+            let is_fresh = |server: &GameServer| server.state != State::Allocated;
+            is_fresh(a).cmp(&is_fresh(b)).then_with(|| busy(a_load).cmp(&busy(b_load)))
+        }
         Scheduling::Distributed => Ordering::Equal,
     };
-    by_node
-        .then_with(|| Priority::compare(&request.priorities, a, b))
-        .then_with(|| a.name.cmp(&b.name))
-}
-
-fn packed(nodes: &Occupancy, a: &GameServer, b: &GameServer) -> Ordering {
-    let is_fresh = |server: &GameServer| server.state != State::Allocated;
-    is_fresh(a).cmp(&is_fresh(b)).then_with(|| {
-        if a.node == b.node {
-            Ordering::Equal
-        } else {
-            busier(nodes.load(&a.node), nodes.load(&b.node))
-        }
-    })
-}
-
-/// Compares the load of two nodes, the busier being the lesser and a node that nobody knows the greatest.
-pub(super) fn busier(a: Option<NodeLoad>, b: Option<NodeLoad>) -> Ordering {
-    let key = |load: Option<NodeLoad>| load.map(|load| (load.allocated, load.ready));
-    key(b).cmp(&key(a))
+    let by_priority = || {
+        let compared = request.priorities.iter().map(|p| number(p, a).cmp(&number(p, b)));
+        compared.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+    };
+    by_node.then_with(by_priority).then_with(|| a.name.cmp(&b.name))
 }
 
 /// Whether chance alone decides: nothing is asked for that would tell servers apart.
-pub(super) fn is_random(request: &Request) -> bool {
-    request.scheduling == Scheduling::Distributed && request.priorities.is_empty()
+pub(super) fn is_random(scheduling: Scheduling, priorities: &[Priority]) -> bool {
+    scheduling == Scheduling::Distributed && priorities.is_empty()
 }

@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 /// One of a request's selectors: all of it must hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// `matchLabels`.
     pub labels: Texts,
@@ -60,7 +60,7 @@ impl Default for Selector {
 }
 
 /// One of a selector's `matchExpressions`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
     /// The label is there with one of the values.
     In(Arc<str>, Vec<Arc<str>>),
@@ -73,7 +73,7 @@ pub enum Requirement {
 }
 
 /// Bounds of one counter. A maximum of 0 on the wire is no maximum here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CounterBounds {
     /// `minCount`.
     pub min_count: i64,
@@ -86,7 +86,7 @@ pub struct CounterBounds {
 }
 
 /// Bounds of one list. A maximum of 0 on the wire is no maximum here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListBounds {
     /// `containsValue`; nothing when it is empty on the wire.
     pub contains: Option<Arc<str>>,

@@ -5,9 +5,9 @@
 use jiff::Timestamp;
 
 use super::order::{compare, is_random};
-use super::{Allocation, Request, apply};
+use super::{Allocation, Request, Selector, apply};
 use crate::chance::Chance;
-use crate::gameserver::{GameServer, Occupancy};
+use crate::gameserver::{GameServer, NodeLoad, Occupancy};
 
 /// Gives a request its server, with the request's changes made to it; nothing when no server will do.
 pub fn allocate(
@@ -29,17 +29,25 @@ pub fn choose(
     servers: &[GameServer],
     nodes: &Occupancy,
 ) -> Option<(usize, usize)> {
-    let is_open = |s: &GameServer| s.namespace == request.namespace && !s.is_being_deleted();
     request.selectors.iter().enumerate().find_map(|(index, selector)| {
-        let found = servers.iter().enumerate().filter(|(_, s)| is_open(s) && selector.matches(s));
-        let best = if is_random(request) {
-            let mut found: Vec<_> = found.collect();
-            found.sort_unstable_by(|(_, a), (_, b)| a.name.cmp(&b.name));
-            let pick = Chance::new(request.seed).below(found.len())?;
-            Some(found[pick])
-        } else {
-            found.min_by(|(_, a), (_, b)| compare(request, nodes, a, b))
-        };
-        best.map(|(chosen, _)| (chosen, index))
+        let seen = servers.iter().enumerate().map(|(i, s)| (i, s, nodes.load(&s.node)));
+        Some((best(request, selector, seen)?, index))
     })
+}
+
+/// Finds the server to be tried first among those that meet one selector.
+pub(super) fn best<'a>(
+    request: &Request,
+    selector: &Selector,
+    servers: impl Iterator<Item = (usize, &'a GameServer, Option<NodeLoad>)>,
+) -> Option<usize> {
+    let found = servers.filter(|(_, s, _)| selector.takes(&request.namespace, s));
+    if is_random(request.scheduling, &request.priorities) {
+        let mut found: Vec<_> = found.collect();
+        found.sort_unstable_by(|(_, a, _), (_, b, _)| a.name.cmp(&b.name));
+        return Some(found[Chance::new(request.seed).below(found.len())?].0);
+    }
+    let first = found
+        .min_by(|(_, a, a_load), (_, b, b_load)| compare(request, (*a, *a_load), (*b, *b_load)));
+    first.map(|(index, ..)| index)
 }

@@ -12,8 +12,13 @@ impl Selector {
             && self.has_room(server)
     }
 
+    /// Whether a request in `namespace` may have the server by this selector.
+    pub(super) fn takes(&self, namespace: &str, server: &GameServer) -> bool {
+        self.matches(server) && *server.namespace == *namespace && !server.is_being_deleted()
+    }
+
     /// Whether the counters and lists are there and within their bounds.
-    pub(super) fn has_room(&self, server: &GameServer) -> bool {
+    fn has_room(&self, server: &GameServer) -> bool {
         let counter = |(key, bounds): (_, &CounterBounds)| {
             server.counters.get(key).is_some_and(|counter| bounds.hold(*counter))
         };
@@ -25,7 +30,7 @@ impl Selector {
 }
 
 impl Requirement {
-    pub(super) fn holds(&self, labels: &Texts) -> bool {
+    fn holds(&self, labels: &Texts) -> bool {
         match self {
             Self::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
             Self::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),

@@ -80,7 +80,7 @@ pub struct Aggregate {
 }
 
 /// How servers are spread over nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
     /// On as few nodes as can be.
     #[default]

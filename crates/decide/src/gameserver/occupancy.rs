@@ -19,6 +19,18 @@ impl NodeLoad {
     pub fn total(self) -> u32 {
         self.ready + self.allocated
     }
+
+    /// Counts one more server in `state`.
+    pub(crate) fn add(&mut self, state: State) {
+        self.ready += u32::from(state == State::Ready);
+        self.allocated += u32::from(state == State::Allocated);
+    }
+
+    /// Counts one server less.
+    pub(crate) fn remove(&mut self, state: State) {
+        self.ready = self.ready.saturating_sub(u32::from(state == State::Ready));
+        self.allocated = self.allocated.saturating_sub(u32::from(state == State::Allocated));
+    }
 }
 
 /// The load of every known node. A node is known once a server was seen on it, in whatever state, until it is deleted;
@@ -38,16 +50,22 @@ impl Occupancy {
 
     /// Counts one more server, and makes its node known.
     pub fn add(&mut self, server: &GameServer) {
-        let load = self.nodes.entry(Arc::clone(&server.node)).or_default();
-        load.ready += u32::from(server.state == State::Ready);
-        load.allocated += u32::from(server.state == State::Allocated);
+        // Servers of a node mostly come with a name of their own, and only a new node needs to keep one.
+        match self.nodes.get_mut(&server.node) {
+            Some(load) => load.add(server.state),
+            None => {
+                let mut load = NodeLoad::default();
+                load.add(server.state);
+                self.nodes.insert(Arc::clone(&server.node), load);
+            }
+        }
     }
 
     /// Counts one server less; its node stays known.
     pub fn remove(&mut self, server: &GameServer) {
-        let Some(load) = self.nodes.get_mut(&server.node) else { return };
-        load.ready = load.ready.saturating_sub(u32::from(server.state == State::Ready));
-        load.allocated = load.allocated.saturating_sub(u32::from(server.state == State::Allocated));
+        if let Some(load) = self.nodes.get_mut(&server.node) {
+            load.remove(server.state);
+        }
     }
 
     /// Forgets a node that was deleted: its servers then count as being nowhere.

@@ -8,7 +8,7 @@ use super::GameServer;
 /// One entry of `priorities`, in normal form: whatever dialect it was written in, it says which servers come first.
 ///
 /// First means deleted first when scaling down, and tried first when allocating.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority {
     /// Whether the key is looked up among the counters or the lists.
     pub source: Source,
@@ -23,7 +23,7 @@ pub struct Priority {
 }
 
 /// Where a priority finds its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// Among the counters.
     Counter,
@@ -32,7 +32,7 @@ pub enum Source {
 }
 
 /// The number of a counter or list that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
     /// Capacity less count: Agones' meaning.
     Available,
@@ -41,7 +41,7 @@ pub enum Measure {
 }
 
 /// Which end of the number comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum First {
     /// Agones' `Ascending`, on both lists of priorities.
     Smallest,
@@ -50,7 +50,7 @@ pub enum First {
 }
 
 /// Where a server without the key goes when the other has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Missing {
     /// After those that have it: Agones' rule, for either order.
     Last,

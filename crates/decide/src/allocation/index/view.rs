@@ -1,0 +1,197 @@
+//! The servers that meet one selector, in the order in which they are tried.
+//!
+//! Packed compares nodes first, and an allocation changes the load of a node and with it the place of all its servers. So each
+//! node keeps its own servers in order, and only the first of each stands in the order over all nodes.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::sorted::Sorted;
+use crate::allocation::order::{Busy, Number, busy, is_random, number};
+use crate::allocation::{Request, Selector};
+use crate::chance::Chance;
+use crate::fleet::Scheduling;
+use crate::gameserver::{GameServer, NodeLoad, Priority};
+
+/// What one selector of a request asks for, without what differs from request to request.
+#[derive(Hash)]
+pub(super) struct Shape<'a> {
+    namespace: &'a Arc<str>,
+    selector: &'a Selector,
+    priorities: &'a [Priority],
+    scheduling: Scheduling,
+    pub(super) hash: u64,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn of(request: &'a Request, selector: usize) -> Self {
+        let mut shape = Self {
+            namespace: &request.namespace,
+            selector: &request.selectors[selector],
+            priorities: &request.priorities,
+            scheduling: request.scheduling,
+            hash: 0,
+        };
+        // The keys of this hasher are fixed, so the same shape has the same hash in every process.
+        let mut hasher = DefaultHasher::new();
+        shape.hash(&mut hasher);
+        shape.hash = hasher.finish();
+        shape
+    }
+}
+
+/// Where the index keeps a server.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) slot: usize,
+    pub(super) node: usize,
+}
+
+/// The servers that meet one selector.
+#[derive(Debug)]
+pub(super) struct View {
+    namespace: Arc<str>,
+    selector: Selector,
+    priorities: Vec<Priority>,
+    scheduling: Scheduling,
+    hash: u64,
+    pub(super) used_at: u64,
+    order: Order,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// Any of them, by chance.
+    Random(Sorted),
+    /// By node and then by priority, or by priority alone: then all servers are on one node.
+    Ranked { nodes: Vec<Node>, heads: BTreeSet<Head> },
+}
+
+/// The servers of one node.
+#[derive(Debug, Default)]
+struct Node {
+    servers: BTreeSet<Rank>,
+    /// What stands for the node in the order over all nodes.
+    head: Option<Head>,
+}
+
+/// What a server is compared by among those of its node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    numbers: Box<[Number]>,
+    name: Arc<str>,
+    slot: usize,
+}
+
+/// The first server of a node, with the load of the node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    busy: Busy,
+    first: Rank,
+}
+
+impl View {
+    pub(super) fn new(shape: &Shape<'_>) -> Self {
+        let order = if is_random(shape.scheduling, shape.priorities) {
+            Order::Random(Sorted::default())
+        } else {
+            Order::Ranked { nodes: Vec::new(), heads: BTreeSet::new() }
+        };
+        Self {
+            namespace: Arc::clone(shape.namespace),
+            selector: shape.selector.clone(),
+            priorities: shape.priorities.to_vec(),
+            scheduling: shape.scheduling,
+            hash: shape.hash,
+            used_at: 0,
+            order,
+        }
+    }
+
+    /// Whether this is the view for a shape.
+    pub(super) fn is(&self, shape: &Shape<'_>) -> bool {
+        self.hash == shape.hash
+            && self.namespace == *shape.namespace
+            && self.selector == *shape.selector
+            && self.priorities == shape.priorities
+            && self.scheduling == shape.scheduling
+    }
+
+    /// Whether a server belongs in here.
+    pub(super) fn takes(&self, server: &GameServer) -> bool {
+        self.selector.takes(&self.namespace, server)
+    }
+
+    /// Gives the server to be tried first.
+    pub(super) fn first(&self, seed: u64) -> Option<usize> {
+        match &self.order {
+            Order::Random(sorted) => sorted.get(Chance::new(seed).below(sorted.len())?),
+            Order::Ranked { heads, .. } => heads.first().map(|head| head.first.slot),
+        }
+    }
+
+    /// Puts a server in. Its node must be lifted, and settled afterwards.
+    pub(super) fn insert(&mut self, server: &GameServer, place: Place) {
+        let rank = self.rank(server, place.slot);
+        let node = self.bucket(place.node);
+        match &mut self.order {
+            Order::Random(sorted) => sorted.insert(&rank.name, place.slot),
+            Order::Ranked { nodes, .. } => {
+                if nodes.len() <= node {
+                    nodes.resize_with(node + 1, Node::default);
+                }
+                nodes[node].servers.insert(rank);
+            }
+        }
+    }
+
+    /// Takes a server out that was put in as it is now. Its node must be lifted, and settled afterwards.
+    pub(super) fn remove(&mut self, server: &GameServer, place: Place) {
+        let rank = self.rank(server, place.slot);
+        let node = self.bucket(place.node);
+        match &mut self.order {
+            Order::Random(sorted) => sorted.remove(&rank.name, place.slot),
+            Order::Ranked { nodes, .. } => {
+                if let Some(node) = nodes.get_mut(node) {
+                    node.servers.remove(&rank);
+                }
+            }
+        }
+    }
+
+    /// Takes a node out of the order of nodes.
+    pub(super) fn lift(&mut self, node: usize) {
+        let node = self.bucket(node);
+        if let Order::Ranked { nodes, heads } = &mut self.order
+            && let Some(head) = nodes.get_mut(node).and_then(|node| node.head.take())
+        {
+            heads.remove(&head);
+        }
+    }
+
+    /// Puts a node back, where its load and its first server belong.
+    pub(super) fn settle(&mut self, node: usize, load: Option<NodeLoad>) {
+        let packed = self.scheduling == Scheduling::Packed;
+        let node = self.bucket(node);
+        let Order::Ranked { nodes, heads } = &mut self.order else { return };
+        let Some(node) = nodes.get_mut(node) else { return };
+        if node.head.is_none()
+            && let Some(first) = node.servers.first()
+        {
+            let busy = busy(load.filter(|_| packed));
+            let head = Head { busy, first: first.clone() };
+            node.head = Some(head.clone());
+            heads.insert(head);
+        }
+    }
+
+    fn bucket(&self, node: usize) -> usize {
+        if self.scheduling == Scheduling::Packed { node } else { 0 }
+    }
+
+    fn rank(&self, server: &GameServer, slot: usize) -> Rank {
+        let numbers = self.priorities.iter().map(|p| number(p, server)).collect();
+        Rank { numbers, name: Arc::clone(&server.name), slot }
+    }
+}

@@ -1,0 +1,3 @@
+//! What holds for every input, whichever one comes.
+
+mod allocation;
