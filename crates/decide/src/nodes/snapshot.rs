@@ -35,7 +35,7 @@ use volumes::Volumes;
 
 /// A pod, by its place in [`Cluster::pods`].
 pub type PodId = usize;
-/// A node: first those of [`Cluster::nodes`] in their order, then those added.
+/// A node: first those of the cluster in the order of their names, then those added. [`Snapshot::node`] finds it.
 pub type NodeId = usize;
 /// A kind of pods.
 pub(super) type ClassId = usize;
@@ -113,7 +113,10 @@ impl<'a> Snapshot<'a> {
     /// Pods that `is_there` refuses (expendable ones, say) are left out; nominated pods count for their node.
     pub fn new(cluster: &'a Cluster, is_there: impl Fn(&Pod) -> bool) -> Self {
         let mut all = Self::empty(cluster);
-        for node in &cluster.nodes {
+        // By name, so that the order in which nodes were listed decides nothing.
+        let mut nodes: Vec<&Node> = cluster.nodes.iter().collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        for node in nodes {
             all.append(Like::Given(node));
         }
         for (id, pod) in cluster.pods.iter().enumerate() {
