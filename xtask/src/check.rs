@@ -25,6 +25,16 @@ pub(crate) fn all() -> anyhow::Result<()> {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     arrows()?;
+    run::cargo(&[
+        "test",
+        "--quiet",
+        "--locked",
+        "--package",
+        "plimsoll-api",
+        "--test",
+        "it",
+        "crds",
+    ])?;
     deny()
 }
 

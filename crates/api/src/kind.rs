@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use crate::{Problem, plimsoll};
+use crate::{Problem, agones, allocation, autoscaling, multicluster, plimsoll};
 
 /// A kind that Plimsoll brings along, as both engines and `evaluate` see it.
 pub struct Kind {
@@ -21,7 +21,8 @@ pub struct Kind {
     /// Makes the CRD; absent for a kind that is never stored.
     pub crd: Option<fn() -> CustomResourceDefinition>,
     /// Does to an object what the mutating and validating webhooks of a cluster would do: settles dialects, fills in
-    /// defaults, and checks. On an error the object is unusable, and nothing may be stored.
+    /// defaults, and checks. On an error the object is unusable, and nothing may be stored. It comes before the CRD's
+    /// schema has its say, which would prune the fields that only a dialect has.
     pub admit: fn(&mut Value, &Admission<'_>) -> Result<(), Vec<Problem>>,
 }
 
@@ -44,7 +45,16 @@ pub struct Admission<'a> {
 }
 
 /// Every kind that Plimsoll brings along.
-pub static KINDS: &[&Kind] = &[&plimsoll::node_autoscaler::KIND, &plimsoll::node_group::KIND];
+pub static KINDS: &[&Kind] = &[
+    &agones::GAME_SERVER,
+    &agones::GAME_SERVER_SET,
+    &agones::FLEET,
+    &autoscaling::FLEET_AUTOSCALER,
+    &allocation::GAME_SERVER_ALLOCATION,
+    &multicluster::GAME_SERVER_ALLOCATION_POLICY,
+    &plimsoll::node_autoscaler::KIND,
+    &plimsoll::node_group::KIND,
+];
 
 /// Finds a kind by what an object says of itself. A missing `apiVersion` is the kind's own.
 pub fn find(api_version: Option<&str>, kind: &str) -> Option<&'static Kind> {

@@ -2,12 +2,19 @@
 //!
 //! Everything that comes from outside passes through [`Kind::admit`] once; nothing behind it checks again.
 
+mod admit;
+pub mod agones;
+pub mod allocation;
+pub mod autoscaling;
 pub mod decode;
 mod kind;
+mod labels;
+pub mod multicluster;
 pub mod nodes;
 pub mod plimsoll;
 mod problem;
 pub mod quantity;
+mod schema;
 
 pub use decide::duration;
 pub use kind::{Admission, KINDS, Kind, Scope, find};

@@ -1,0 +1,83 @@
+//! `agones.dev/v1`: game servers, the sets they come in, and fleets.
+
+mod counts;
+pub(crate) mod dialect;
+mod fleet;
+mod gameserver;
+mod gameserverset;
+mod priority;
+mod template;
+
+pub use counts::{AggregateCount, CounterStatus, ListStatus, PlayerAggregate};
+pub use fleet::{Fleet, FleetSpec, FleetStatus, RollingUpdate, Strategy, StrategyType};
+pub use gameserver::{
+    Eviction, EvictionSafe, GameServer, GameServerPort, GameServerSpec, GameServerStatus, Health,
+    LogLevel, NodeAddress, PlayerSpec, PlayerStatus, PortPolicy, PortProtocol, SdkServer,
+    StatusPort,
+};
+pub use gameserverset::{GameServerSet, GameServerSetSpec, GameServerSetStatus};
+pub use priority::{Order, Priority, PriorityType};
+pub use template::{GameServerTemplate, PodTemplate};
+
+pub(crate) use fleet::KIND as FLEET;
+pub(crate) use gameserver::KIND as GAME_SERVER;
+pub(crate) use gameserverset::KIND as GAME_SERVER_SET;
+pub(crate) use priority::{fill_order, mixed};
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The label that names the fleet of a game server or set.
+pub const FLEET_LABEL: &str = "agones.dev/fleet";
+/// The label that names the set of a game server.
+pub const GAME_SERVER_SET_LABEL: &str = "agones.dev/gameserverset";
+/// The finalizer that holds a game server until its pod is gone.
+pub const FINALIZER: &str = "agones.dev/controller";
+/// The annotation that says which release of the SDK an object was made for.
+pub const SDK_VERSION_ANNOTATION: &str = "agones.dev/sdk-version";
+/// The annotation that says where a game server in development runs.
+pub const DEV_ADDRESS_ANNOTATION: &str = "agones.dev/dev-address";
+/// The annotation that says when a game server was last allocated.
+pub const LAST_ALLOCATED_ANNOTATION: &str = "agones.dev/last-allocated";
+/// The annotation that says when a game server got into the state Error.
+pub const ERRORED_AT_ANNOTATION: &str = "agones.dev/errored-at";
+/// The annotation that asks for upstream's exact sizes: see `docs/compatibility.md`.
+pub const COMPAT_ANNOTATION: &str = "plimsoll.dev/compat";
+/// The release of Agones whose wire we speak.
+pub const SDK_VERSION: &str = "1.61.0";
+
+/// How game servers are spread over nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Scheduling {
+    /// Fill nodes one after the other, so that whole nodes become free.
+    #[default]
+    Packed,
+    /// Spread over all nodes.
+    Distributed,
+}
+
+/// What is written onto Allocated game servers beyond the wanted number of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AllocationOverflow {
+    /// Labels to add to the game server.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations to add to the game server.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl AllocationOverflow {
+    fn problems(&self, path: &str) -> Vec<crate::Problem> {
+        let mut out = crate::labels::labels(&self.labels, &format!("{path}.labels"));
+        out.extend(crate::labels::annotations(&self.annotations, &format!("{path}.annotations")));
+        out
+    }
+}
+
+/// Whether Go's encoder would leave the number out.
+pub(crate) fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
+}

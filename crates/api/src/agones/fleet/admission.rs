@@ -1,0 +1,94 @@
+//! What happens to a fleet at the door.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube_core::CustomResourceExt;
+use serde_json::{Value, json};
+
+use super::{Fleet, FleetSpec, RollingUpdate, StrategyType};
+use crate::agones::{SDK_VERSION, SDK_VERSION_ANNOTATION, dialect, priority};
+use crate::schema::Schema;
+use crate::{Admission, Kind, Problem, Scope, admit};
+
+/// Fleet, as engines and `evaluate` see it.
+pub(crate) static KIND: Kind = Kind {
+    group: "agones.dev",
+    version: "v1",
+    kind: "Fleet",
+    plural: "fleets",
+    scope: Scope::Namespaced,
+    crd: Some(crd),
+    admit: settle,
+};
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+
+fn crd() -> CustomResourceDefinition {
+    Fleet::crd()
+}
+
+fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    let renames = dialect::game_server(value, "/spec/template/spec");
+    renames.put_back(enter(value, admission))
+}
+
+fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    admit::tidy(value, Some("/spec/template/spec/template"));
+    let fleet: Fleet = admit::read(value, &SCHEMA)?;
+    let mut spec = fleet.spec;
+    spec.fill();
+    value["spec"] = admit::json(&spec);
+    if admission.old.is_none() {
+        value["metadata"]["annotations"][SDK_VERSION_ANNOTATION] = json!(SDK_VERSION);
+    }
+    admit::fit(value, &SCHEMA)?;
+    let mut problems: Vec<_> = admit::name_length(value).into_iter().collect();
+    problems.extend(problems_of(&spec));
+    admit::done(problems)
+}
+
+impl FleetSpec {
+    /// Fills in what was left out. The template keeps its gaps: each game server fills its own.
+    fn fill(&mut self) {
+        let type_ = *self.strategy.type_.get_or_insert_default();
+        if type_ == StrategyType::RollingUpdate {
+            let quarter = || IntOrString::String("25%".to_owned());
+            let rolling = self.strategy.rolling_update.get_or_insert_default();
+            rolling.max_surge.get_or_insert_with(quarter);
+            rolling.max_unavailable.get_or_insert_with(quarter);
+        }
+        priority::fill_order(&mut self.priorities);
+    }
+}
+
+fn problems_of(spec: &FleetSpec) -> Vec<Problem> {
+    let mut out = Vec::new();
+    if spec.strategy.type_ == Some(StrategyType::RollingUpdate) {
+        let RollingUpdate { max_surge, max_unavailable } =
+            spec.strategy.rolling_update.clone().unwrap_or_default();
+        let path = "spec.strategy.rollingUpdate";
+        out.extend(step(max_surge.as_ref(), &format!("{path}.maxSurge")));
+        out.extend(step(max_unavailable.as_ref(), &format!("{path}.maxUnavailable")));
+    }
+    if let Some(overflow) = &spec.allocation_overflow {
+        out.extend(overflow.problems("spec.allocationOverflow"));
+    }
+    out.extend(priority::mixed(&spec.priorities, "spec.priorities"));
+    out.extend(spec.template.problems("spec.template"));
+    out
+}
+
+/// Checks one bound of a rolling update. Upstream takes every `%` out before it reads the share, so that `"25"` is 25%.
+fn step(bound: Option<&IntOrString>, path: &str) -> Option<Problem> {
+    let message = match bound? {
+        IntOrString::Int(n) if *n >= 1 => return None,
+        IntOrString::Int(n) => format!("expected at least 1, found {n}"),
+        IntOrString::String(text) => match text.replace('%', "").parse::<i64>() {
+            Ok(1..=99) => return None,
+            Ok(_) | Err(_) => format!("expected a share between 1% and 99%, found `{text}`"),
+        },
+    };
+    Some(Problem::new(path, message))
+}

@@ -1,0 +1,19 @@
+//! `allocation.agones.dev/v1`: asking for a game server.
+
+mod actions;
+mod dialect;
+mod gameserverallocation;
+mod selector;
+mod status;
+mod validation;
+
+pub use actions::{CounterAction, ListAction, MetaPatch};
+pub use gameserverallocation::{
+    GameServerAllocation, GameServerAllocationSpec, MultiClusterSetting,
+};
+pub use selector::{
+    CounterSelector, GameServerSelector, ListSelector, PlayerSelector, SelectedState,
+};
+pub use status::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
+
+pub(crate) use gameserverallocation::KIND as GAME_SERVER_ALLOCATION;

@@ -1,0 +1,117 @@
+//! GameServerAllocation: asks for a game server, and is the answer too. It is never stored.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube_core::CustomResourceExt;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    CounterAction, GameServerAllocationStatus, GameServerSelector, ListAction, MetaPatch, dialect,
+    validation,
+};
+use crate::agones::{Priority, Scheduling, fill_order};
+use crate::schema::Schema;
+use crate::{Admission, Kind, Problem, Scope, admit};
+
+/// Which game server to take, and what to do to it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "allocation.agones.dev",
+    version = "v1",
+    kind = "GameServerAllocation",
+    plural = "gameserverallocations",
+    shortname = "gsa",
+    namespaced,
+    status = "GameServerAllocationStatus",
+    doc = "Asks for a game server, and is the answer too.",
+    derive = "Default",
+    derive = "PartialEq",
+    crates(kube_core = "kube_core", k8s_openapi = "k8s_openapi", serde = "serde")
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GameServerAllocationSpec {
+    /// Whether other clusters are asked.
+    pub multi_cluster_setting: MultiClusterSetting,
+    /// What must hold of the game server, where `selectors` is not given.
+    pub required: GameServerSelector,
+    /// What would be nice, where `selectors` is not given; earlier ones first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<GameServerSelector>,
+    /// Which game servers will do; earlier ones first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<GameServerSelector>,
+    /// Which of those that will do is tried first, by counters and lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub priorities: Vec<Priority>,
+    /// Whether to fill nodes or to spread.
+    pub scheduling: Scheduling,
+    /// Labels and annotations to write onto the game server.
+    pub metadata: MetaPatch,
+    /// What to do to its counters.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, CounterAction>,
+    /// What to do to its lists.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lists: BTreeMap<String, ListAction>,
+}
+
+/// Whether other clusters are asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MultiClusterSetting {
+    /// True: GameServerAllocationPolicies say which clusters to ask.
+    #[serde(skip_serializing_if = "crate::agones::is_zero")]
+    pub enabled: bool,
+    /// Which of the policies count; all, unless given.
+    pub policy_selector: LabelSelector,
+}
+
+/// GameServerAllocation, as engines and `evaluate` see it.
+pub(crate) static KIND: Kind = Kind {
+    group: "allocation.agones.dev",
+    version: "v1",
+    kind: "GameServerAllocation",
+    plural: "gameserverallocations",
+    scope: Scope::Namespaced,
+    crd: None,
+    admit: settle,
+};
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&GameServerAllocation::crd()));
+
+fn settle(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    let renames = dialect::allocation(value);
+    renames.put_back(enter(value))
+}
+
+fn enter(value: &mut Value) -> Result<(), Vec<Problem>> {
+    admit::tidy(value, None);
+    if let Some(map) = value.as_object_mut() {
+        map.entry("spec").or_insert_with(|| Value::Object(Default::default()));
+    }
+    let allocation: GameServerAllocation = admit::read(value, &SCHEMA)?;
+    let mut spec = allocation.spec;
+    let problems = validation::problems(&spec);
+    fill(&mut spec);
+    value["spec"] = admit::json(&spec);
+    admit::done(problems)?;
+    admit::fit(value, &SCHEMA)
+}
+
+/// Fills in what was left out, and turns `required` and `preferred` into selectors.
+fn fill(spec: &mut GameServerAllocationSpec) {
+    fill_order(&mut spec.priorities);
+    let all = spec.preferred.iter_mut().chain([&mut spec.required]).chain(&mut spec.selectors);
+    for selector in all {
+        selector.game_server_state.get_or_insert_default();
+    }
+    if spec.selectors.is_empty() {
+        spec.selectors = spec.preferred.clone();
+        spec.selectors.push(spec.required.clone());
+    }
+}

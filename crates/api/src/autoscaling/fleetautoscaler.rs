@@ -1,0 +1,135 @@
+//! FleetAutoscaler: sizes one fleet by one policy.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_core::CustomResourceExt;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Policy, dialect, validation};
+use crate::schema::Schema;
+use crate::{Admission, Kind, Problem, Scope, admit};
+
+/// Which fleet to size, and how.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "autoscaling.agones.dev",
+    version = "v1",
+    kind = "FleetAutoscaler",
+    plural = "fleetautoscalers",
+    shortname = "fas",
+    namespaced,
+    status = "FleetAutoscalerStatus",
+    doc = "Sizes one fleet by one policy.",
+    derive = "PartialEq",
+    crates(kube_core = "kube_core", k8s_openapi = "k8s_openapi", serde = "serde")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetAutoscalerSpec {
+    /// The fleet to size, in the same namespace.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
+    pub fleet_name: String,
+    /// How to size it.
+    pub policy: Policy,
+    /// How often to look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
+}
+
+/// How often to look at the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sync {
+    /// How the times are chosen.
+    #[serde(rename = "type", default)]
+    pub type_: SyncType,
+    /// The times, with `FixedInterval`.
+    #[serde(default)]
+    pub fixed_interval: FixedInterval,
+}
+
+/// How the times to look are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SyncType {
+    /// After so many seconds at the latest.
+    #[default]
+    FixedInterval,
+}
+
+/// After so many seconds at the latest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FixedInterval {
+    /// The longest time between two looks, in seconds: 30 unless given. A change of the fleet is looked at at once.
+    #[serde(default = "half_a_minute")]
+    #[schemars(range(min = 1))]
+    pub seconds: i32,
+}
+
+/// What the autoscaler did last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FleetAutoscalerStatus {
+    /// How many game servers there were.
+    pub current_replicas: i32,
+    /// How many there should be.
+    pub desired_replicas: i32,
+    /// When the wanted number last changed.
+    pub last_scale_time: Option<Time>,
+    /// Whether the policy had an answer.
+    pub able_to_scale: bool,
+    /// Whether a limit kept the number from what the policy wanted.
+    pub scaling_limited: bool,
+    /// The policy that decided, such as `Buffer` or `Chain:night:Schedule`.
+    pub last_applied_policy: String,
+}
+
+/// FleetAutoscaler, as engines and `evaluate` see it.
+pub(crate) static KIND: Kind = Kind {
+    group: "autoscaling.agones.dev",
+    version: "v1",
+    kind: "FleetAutoscaler",
+    plural: "fleetautoscalers",
+    scope: Scope::Namespaced,
+    crd: Some(crd),
+    admit: settle,
+};
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+
+fn crd() -> CustomResourceDefinition {
+    FleetAutoscaler::crd()
+}
+
+fn half_a_minute() -> i32 {
+    30
+}
+
+fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    // A schedule that is over may stay as it is; what is new or changed must have its end before it.
+    let is_unchanged = admission.old.is_some_and(|old| old.get("spec") == value.get("spec"));
+    let renames = dialect::autoscaler(value);
+    renames.put_back(enter(value, (!is_unchanged).then_some(admission.now)))
+}
+
+fn enter(value: &mut Value, now: Option<jiff::Timestamp>) -> Result<(), Vec<Problem>> {
+    admit::tidy(value, None);
+    let autoscaler: FleetAutoscaler = admit::read(value, &SCHEMA)?;
+    let mut spec = autoscaler.spec;
+    let sync = spec.sync.get_or_insert_with(|| Sync {
+        type_: SyncType::FixedInterval,
+        fixed_interval: FixedInterval::default(),
+    });
+    if sync.fixed_interval.seconds == 0 {
+        sync.fixed_interval.seconds = half_a_minute();
+    }
+    value["spec"] = admit::json(&spec);
+    admit::fit(value, &SCHEMA)?;
+    admit::done(validation::policy(&spec.policy, "spec.policy", now))
+}

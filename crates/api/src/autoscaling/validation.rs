@@ -1,0 +1,228 @@
+//! What a policy may not be: the rules that a schema cannot say.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{CapacityPolicy, Policy, PolicyType, SchedulePolicy, WebhookConfig};
+use crate::{Problem, duration};
+
+/// Collects what is wrong with a policy at `path`. `now` is absent when the policy is stored already and unchanged.
+pub(super) fn policy(policy: &Policy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {
+    let missing = |block: &str| {
+        vec![Problem::new(
+            format!("{path}.{block}"),
+            format!("required with the type {:?}", policy.type_),
+        )]
+    };
+    match policy.type_ {
+        PolicyType::Buffer => policy.buffer.as_ref().map_or_else(
+            || missing("buffer"),
+            |b| {
+                let bounds = (i64::from(b.min_replicas), i64::from(b.max_replicas));
+                let path = format!("{path}.buffer");
+                buffer(&b.buffer_size, bounds, ("minReplicas", "maxReplicas"), &path)
+            },
+        ),
+        PolicyType::Counter => policy
+            .counter
+            .as_ref()
+            .map_or_else(|| missing("counter"), |c| capacity(c, &format!("{path}.counter"))),
+        PolicyType::List => policy
+            .list
+            .as_ref()
+            .map_or_else(|| missing("list"), |l| capacity(l, &format!("{path}.list"))),
+        PolicyType::Webhook => policy
+            .webhook
+            .as_ref()
+            .map_or_else(|| missing("webhook"), |w| address(w, &format!("{path}.webhook"))),
+        PolicyType::Wasm => {
+            let Some(wasm) = &policy.wasm else { return missing("wasm") };
+            match &wasm.from.url {
+                None => {
+                    vec![Problem::new(format!("{path}.wasm.from.url"), "required, but missing")]
+                }
+                Some(url) => address(url, &format!("{path}.wasm.from.url")),
+            }
+        }
+        PolicyType::Schedule => policy
+            .schedule
+            .as_ref()
+            .map_or_else(|| missing("schedule"), |s| schedule(s, &format!("{path}.schedule"), now)),
+        PolicyType::Chain => chain(policy, &format!("{path}.chain"), now),
+    }
+}
+
+fn capacity(block: &CapacityPolicy, path: &str) -> Vec<Problem> {
+    let bounds = (block.min_capacity, block.max_capacity);
+    let mut out = buffer(&block.buffer_size, bounds, ("minCapacity", "maxCapacity"), path);
+    if block.key.is_empty() {
+        out.push(Problem::new(format!("{path}.key"), "required, but empty"));
+    }
+    out
+}
+
+/// Checks a buffer against its bounds, whose names are `names`.
+fn buffer(
+    size: &IntOrString,
+    (min, max): (i64, i64),
+    names: (&str, &str),
+    path: &str,
+) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let mut wrong = |field: &str, message: String| {
+        out.push(Problem::new(format!("{path}.{field}"), message));
+    };
+    if min > max {
+        wrong(names.0, format!("expected at most {} ({max}), found {min}", names.1));
+    }
+    match size {
+        IntOrString::Int(size) => {
+            let size = i64::from(*size);
+            if size <= 0 {
+                wrong("bufferSize", format!("expected at least 1, found {size}"));
+            }
+            if max < size {
+                wrong(names.1, format!("expected at least bufferSize ({size}), found {max}"));
+            }
+            if min != 0 && min < size {
+                wrong(names.0, format!("expected 0, or at least bufferSize ({size}), found {min}"));
+            }
+        }
+        IntOrString::String(text) => {
+            let share = text.strip_suffix('%').and_then(|n| n.parse::<i64>().ok());
+            if !share.is_some_and(|n| (1..=99).contains(&n)) {
+                wrong("bufferSize", format!("expected a share between 1% and 99%, found `{text}`"));
+            }
+            if min < 1 {
+                wrong(names.0, "expected at least 1 when bufferSize is a share".to_owned());
+            }
+        }
+    }
+    out
+}
+
+fn address(config: &WebhookConfig, path: &str) -> Vec<Problem> {
+    let mut out = Vec::new();
+    match (&config.url, &config.service) {
+        (None, None) => {
+            out.push(Problem::new(path, "expected either url or service, found neither"))
+        }
+        (Some(_), Some(_)) => {
+            out.push(Problem::new(
+                format!("{path}.url"),
+                "expected either url or service, found both",
+            ));
+        }
+        (Some(url), None) if !is_url(url) => {
+            out.push(Problem::new(format!("{path}.url"), format!("`{url}` is not a URL")));
+        }
+        (None, Some(service)) if service.name.is_empty() => {
+            out.push(Problem::new(format!("{path}.service.name"), "required, but empty"));
+        }
+        (Some(_), None) | (None, Some(_)) => {}
+    }
+    if config.ca_bundle.as_ref().is_some_and(|bundle| !has_certificate(&bundle.0)) {
+        let message = "expected at least one certificate as PEM, in base64";
+        out.push(Problem::new(format!("{path}.caBundle"), message));
+    }
+    out
+}
+
+/// Whether Go's `url.Parse` would take it: nearly anything without control characters and broken escapes.
+fn is_url(text: &str) -> bool {
+    let is_hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    let escapes = (0..bytes.len()).filter(|i| bytes[*i] == b'%');
+    let mut bad_escapes =
+        escapes.filter(|i| !is_hex(bytes.get(i + 1)) || !is_hex(bytes.get(i + 2)));
+    let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let port = authority.flatten().and_then(|a| a.rsplit_once(':')).map(|(_, port)| port);
+    !text.bytes().any(|b| b.is_ascii_control())
+        && bad_escapes.next().is_none()
+        && !text.starts_with(':')
+        && !authority.flatten().is_some_and(|a| a.contains(' '))
+        && port.is_none_or(|p| p.ends_with(']') || p.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether there is a certificate in the PEM text: a base64 block that holds an ASN.1 sequence.
+fn has_certificate(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    text.split("-----BEGIN CERTIFICATE-----").skip(1).any(|rest| {
+        let Some((body, _)) = rest.split_once("-----END CERTIFICATE-----") else { return false };
+        let body: String = body.split_whitespace().collect();
+        STANDARD.decode(body).is_ok_and(|der| der.first() == Some(&0x30))
+    })
+}
+
+fn schedule(schedule: &SchedulePolicy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let mut wrong = |field: &str, message: String| {
+        out.push(Problem::new(format!("{path}.{field}"), message));
+    };
+    let period = &schedule.active_period;
+    let is_zone = |name: &str| {
+        matches!(name, "" | "UTC" | "Local")
+            || TimeZone::get(name).is_ok_and(|zone| zone.iana_name() == Some(name))
+    };
+    if !is_zone(&period.timezone) {
+        let message =
+            format!("`{}` is not a time zone; write it like `Europe/Berlin`", period.timezone);
+        wrong("activePeriod.timezone", message);
+    }
+    let (start, end) = (&schedule.between.start, &schedule.between.end);
+    if let (Some(end), Some(now)) = (end, now)
+        && end.0 <= now
+    {
+        wrong("between.end", format!("expected a moment after now, found {}", end.0));
+    }
+    if let (Some(start), Some(end)) = (start, end)
+        && end.0 < start.0
+    {
+        wrong(
+            "between",
+            format!("expected the end after the start, found {} to {}", start.0, end.0),
+        );
+    }
+    if !period.duration.is_empty()
+        && let Err(message) = duration::parse(&period.duration)
+    {
+        wrong("activePeriod.duration", message);
+    }
+    if !has_block(&schedule.policy) {
+        wrong("policy", format!("the block of the type {:?} is missing", schedule.policy.type_));
+    }
+    out
+}
+
+/// Whether the block that the type names is there.
+fn has_block(policy: &Policy) -> bool {
+    match policy.type_ {
+        PolicyType::Buffer => policy.buffer.is_some(),
+        PolicyType::Webhook => policy.webhook.is_some(),
+        PolicyType::Counter => policy.counter.is_some(),
+        PolicyType::List => policy.list.is_some(),
+        PolicyType::Schedule => policy.schedule.is_some(),
+        PolicyType::Chain => policy.chain.is_some(),
+        PolicyType::Wasm => policy.wasm.is_some(),
+    }
+}
+
+fn chain(chain: &Policy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {
+    let entries = chain.chain.as_deref().unwrap_or_default();
+    if entries.is_empty() {
+        return vec![Problem::new(path, "expected at least one entry")];
+    }
+    let mut out = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        if entries[..index].iter().any(|other| other.id == entry.id) {
+            let message = format!("`{}` is there twice; ids must differ", entry.id);
+            out.push(Problem::new(format!("{path}[{index}].id"), message));
+        }
+        // Upstream's paths have `.policy` here although the fields stand in the entry itself; tools match on them.
+        out.extend(policy(&entry.policy(), &format!("{path}[{index}].policy"), now));
+    }
+    out
+}
