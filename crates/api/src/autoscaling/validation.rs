@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use decide::cron::{Cron, Dialect};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -172,6 +173,9 @@ fn schedule(schedule: &SchedulePolicy, path: &str, now: Option<Timestamp>) -> Ve
             format!("`{}` is not a time zone; write it like `Europe/Berlin`", period.timezone);
         wrong("activePeriod.timezone", message);
     }
+    if let Some(message) = cron_fault(&period.start_cron) {
+        wrong("activePeriod.startCron", message);
+    }
     let (start, end) = (&schedule.between.start, &schedule.between.end);
     if let (Some(end), Some(now)) = (end, now)
         && end.0 <= now
@@ -195,6 +199,14 @@ fn schedule(schedule: &SchedulePolicy, path: &str, now: Option<Timestamp>) -> Ve
         wrong("policy", format!("the block of the type {:?} is missing", schedule.policy.type_));
     }
     out
+}
+
+/// Says what is wrong with a cron expression. Its time zone has a field of its own.
+fn cron_fault(text: &str) -> Option<String> {
+    if text.contains("TZ") {
+        return Some("the time zone belongs in the field timezone".to_owned());
+    }
+    (!text.is_empty()).then(|| Cron::parse(text, Dialect::Agones).err())?
 }
 
 /// Whether the block that the type names is there.

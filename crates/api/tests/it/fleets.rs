@@ -318,10 +318,9 @@ fn what_is_wrong_with_a_policy_is_found_at_its_path() {
     let count = |b: Value| json!({"type": "Count", "count": b});
     let url = |w: Value| json!({"type": "Webhook", "webhook": w});
     let wasm = |w: Value| json!({"type": "Wasm", "wasm": w});
-    let schedule = |s: Value| json!({"type": "Schedule", "schedule": s});
     let fine = buffer(json!({"maxReplicas": 5, "bufferSize": 1}));
     for (policy, wanted) in [
-        (fine.clone(), ""),
+        (fine, ""),
         (buffer(json!({"maxReplicas": 5})), "spec.policy.buffer.bufferSize"),
         (buffer(json!({"bufferSize": 5})), "spec.policy.buffer.maxReplicas"),
         (
@@ -353,6 +352,17 @@ fn what_is_wrong_with_a_policy_is_found_at_its_path() {
             wasm(json!({"from": {"url": {"url": "https://a"}}, "hash": "abc"})),
             "spec.policy.wasm.hash",
         ),
+    ] {
+        let found = paths(autoscaler(policy.clone()));
+        assert_eq!(found.first().map_or("", String::as_str), wanted, "{policy}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_schedule_or_chain_is_found_at_its_path() {
+    let schedule = |s: Value| json!({"type": "Schedule", "schedule": s});
+    let fine = json!({"type": "Buffer", "buffer": {"maxReplicas": 5, "bufferSize": 1}});
+    for (policy, wanted) in [
         (
             schedule(json!({"policy": fine, "between": {"end": ""}})),
             "spec.policy.schedule.between.end",
@@ -366,6 +376,15 @@ fn what_is_wrong_with_a_policy_is_found_at_its_path() {
             schedule(json!({"policy": fine, "activePeriod": {"timezone": "europe/berlin"}})),
             "spec.policy.schedule.activePeriod.timezone",
         ),
+        (
+            schedule(json!({"policy": fine, "activePeriod": {"startCron": "TZ=UTC 0 8 * * *"}})),
+            "spec.policy.schedule.activePeriod.startCron",
+        ),
+        (
+            schedule(json!({"policy": fine, "activePeriod": {"startCron": "0 8 * * 7"}})),
+            "spec.policy.schedule.activePeriod.startCron",
+        ),
+        (schedule(json!({"policy": fine, "activePeriod": {"startCron": "@every 1h"}})), ""),
         (json!({"type": "Chain", "chain": []}), "spec.policy.chain"),
         (json!({"type": "Chain", "chain": [{"type": "Chain"}]}), "spec.policy.chain[0].type"),
         (
