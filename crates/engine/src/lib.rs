@@ -1,18 +1,137 @@
 //! The embedded Kubernetes API: an API server in this process, with objects on disk and watches from memory.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = plimsoll_engine::Engine::open(plimsoll_engine::Settings::ephemeral()).await?;
+//! let client = kube::Client::new(engine.service(), "default");
+//! # Ok(()) }
+//! ```
 
+mod access;
+mod bootstrap;
 mod clock;
+mod core;
 pub mod fields;
 pub mod patch;
 mod quote;
 #[allow(dead_code, reason = "the request path uses more of it as it grows")]
 mod resource;
+mod rest;
 #[allow(dead_code, unused_imports, reason = "the request path uses more of it as it grows")]
 pub mod schema;
 pub mod selector;
-#[allow(dead_code, reason = "the request path uses more of it as it grows")]
+mod service;
 mod status;
-#[allow(dead_code, unused_imports, reason = "the request path uses more of it as it grows")]
 mod store;
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use access::{AccessError, Listening};
 pub use clock::Clock;
+pub use rest::{Body, Caller};
+pub use service::Service;
 pub use store::{History, StoreError};
+
+use access::Access;
+use store::Store;
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where objects are kept; `None`: in memory only.
+    pub data: Option<PathBuf>,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// How much of the past is kept.
+    pub history: History,
+}
+
+impl Settings {
+    /// Keeps everything in memory.
+    pub fn ephemeral() -> Self {
+        Self { data: None, clock: Clock::system(), history: History::default() }
+    }
+
+    /// Keeps everything in a directory.
+    pub fn in_directory(data: impl Into<PathBuf>) -> Self {
+        Self { data: Some(data.into()), ..Self::ephemeral() }
+    }
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Keys and certificates cannot be made or kept.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// What every cluster has could not be made.
+    #[error("could not store the first objects: {0}")]
+    Bootstrap(String),
+}
+
+/// An API server in this process.
+pub struct Engine {
+    core: Arc<core::Core>,
+    access: Access,
+}
+
+impl Engine {
+    /// Opens an engine. It runs on the present tokio runtime until it is dropped.
+    pub async fn open(settings: Settings) -> Result<Self, OpenError> {
+        let Settings { data, clock, history } = settings;
+        let (store, access) = match &data {
+            None => (Store::in_memory(clock, history), Access::fresh()?),
+            Some(dir) => {
+                let failed = |source| StoreError::Io { path: dir.display().to_string(), source };
+                std::fs::create_dir_all(dir).map_err(failed)?;
+                (Store::on_disk(dir, clock, history)?, Access::kept_in(dir)?)
+            }
+        };
+        let core = core::Core::new(store, clock, access.token.clone());
+        let engine = Self { core, access };
+        bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        Ok(engine)
+    }
+
+    /// Gives the service that answers requests in this process, for `kube::Client::new`.
+    pub fn service(&self) -> Service {
+        Service::new(Arc::clone(&self.core))
+    }
+
+    /// Gives a client that reaches the engine without a socket.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.service(), "default")
+    }
+
+    /// Listens on an address, with TLS and the token. Port 0 takes a free one.
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listening, AccessError> {
+        access::listen(Arc::clone(&self.core), &self.access, address).await
+    }
+
+    /// Writes a kubeconfig for a port that is listened on, readable by its owner only.
+    pub fn write_kubeconfig(&self, path: &Path, listening: &Listening) -> Result<(), AccessError> {
+        self.access.write_kubeconfig(path, &listening.url())
+    }
+
+    /// Gives the certificate that clients trust, as PEM.
+    pub fn ca_pem(&self) -> &str {
+        self.access.ca_pem()
+    }
+
+    /// Ends every watch, stores what is under way, and lets go of the data directory.
+    pub fn stop(&self) {
+        self.core.stop();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -20,6 +20,8 @@ pub(crate) struct Status {
     pub(crate) message: String,
     /// What it is about; `None` leaves the field out.
     pub(crate) details: Option<Map<String, Value>>,
+    /// Where a list that got too old can be taken up again.
+    pub(crate) carry_on: Option<String>,
 }
 
 /// What a request gives when all goes well, or why it was refused.
@@ -28,7 +30,7 @@ pub(crate) type Answer<T> = Result<T, Box<Status>>;
 impl Status {
     /// Makes a refusal without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self { code, reason, message: message.into(), details: None })
+        Box::new(Self { code, reason, message: message.into(), details: None, carry_on: None })
     }
 
     /// Refuses about one object, which the details name.
@@ -40,7 +42,7 @@ impl Status {
         message: impl Into<String>,
     ) -> Box<Self> {
         let details = Some(details(name, &resource.group, &resource.plural));
-        Box::new(Self { code, reason, message: message.into(), details })
+        Box::new(Self { code, reason, message: message.into(), details, carry_on: None })
     }
 
     /// Says that there is no such object.
@@ -143,6 +145,9 @@ impl Status {
         });
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
+        }
+        if let Some(token) = &self.carry_on {
+            status["metadata"]["continue"] = token.as_str().into();
         }
         if let Some(details) = &self.details {
             status["details"] = details.clone().into();

@@ -61,8 +61,8 @@ pub enum StoreError {
 /// Why a write did not happen.
 #[derive(Debug)]
 pub(crate) enum WriteError {
-    /// The object is not, or no longer, what the write was made from; this is what is there.
-    Conflict(Option<Object>),
+    /// The object is not, or no longer, what the write was made from.
+    Conflict,
     /// The disk refused.
     Failed(String),
 }
@@ -102,7 +102,13 @@ enum Writer {
     /// In memory: a write happens where it is asked for, so that no other thread is ever waited for.
     Memory(Mutex<()>),
     /// On disk: writes queue for the committing thread.
-    Disk(Option<mpsc::Sender<disk::Job>>, Option<std::thread::JoinHandle<()>>),
+    Disk(Mutex<Option<Committer>>),
+}
+
+/// The way to the committing thread.
+struct Committer {
+    jobs: mpsc::Sender<disk::Job>,
+    thread: std::thread::JoinHandle<()>,
 }
 
 impl Store {
@@ -122,7 +128,8 @@ impl Store {
             .name("plimsoll-store".to_owned())
             .spawn(move || disk.run(&queue, &of_thread))
             .map_err(|source| StoreError::Io { path: dir.display().to_string(), source })?;
-        Ok(Self { shared, writer: Writer::Disk(Some(jobs), Some(thread)) })
+        let committer = Mutex::new(Some(Committer { jobs, thread }));
+        Ok(Self { shared, writer: Writer::Disk(committer) })
     }
 
     /// Gives the version of the newest change.
@@ -133,11 +140,6 @@ impl Store {
     /// Gives an object.
     pub(crate) fn get(&self, collection: &str, key: &str) -> Option<Object> {
         self.shared.read().get(collection, key).cloned()
-    }
-
-    /// Counts the objects whose key starts with a prefix.
-    pub(crate) fn count(&self, collection: &str, prefix: &str) -> usize {
-        self.shared.read().count(collection, prefix)
     }
 
     /// Lists objects in order of their keys, as they are now or were at a version.
@@ -176,26 +178,34 @@ impl Store {
                 let _turn = turn.lock().expect("no one panics while holding it");
                 self.shared.write_in_memory(write)
             }
-            Writer::Disk(jobs, _) => {
+            Writer::Disk(committer) => {
                 let (done, answer) = oneshot::channel();
-                let gone = |_| WriteError::Failed("the store is closed".to_owned());
-                let jobs = jobs.as_ref().expect("it is there until drop");
-                jobs.send(disk::Job { write, done }).map_err(|_| gone(()))?;
-                answer.await.map_err(|_| gone(()))?
+                let closed = || WriteError::Failed("the store is closed".to_owned());
+                {
+                    let committer = committer.lock().expect("no one panics while holding it");
+                    let jobs = committer.as_ref().map(|c| &c.jobs).ok_or_else(closed)?;
+                    jobs.send(disk::Job { write, done }).map_err(|_| closed())?;
+                }
+                answer.await.map_err(|_| closed())?
             }
+        }
+    }
+
+    /// Stores what is queued and lets go of the file. Later writes fail.
+    pub(crate) fn close(&self) {
+        let Writer::Disk(committer) = &self.writer else { return };
+        let committer = committer.lock().expect("no one panics while holding it").take();
+        if let Some(Committer { jobs, thread }) = committer {
+            // The thread ends when its queue is empty and closed, and closes the file.
+            drop(jobs);
+            let _ = thread.join();
         }
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Writer::Disk(jobs, thread) = &mut self.writer {
-            // The thread ends when its queue is empty and closed, and the file is closed with it.
-            drop(jobs.take());
-            if let Some(thread) = thread.take() {
-                let _ = thread.join();
-            }
-        }
+        self.close();
     }
 }
 
@@ -217,12 +227,12 @@ impl Shared {
         at: i64,
     ) -> Result<Change, WriteError> {
         if now.map(Object::version) != write.expected || (now.is_none() && write.body.is_none()) {
-            return Err(WriteError::Conflict(now.cloned()));
+            return Err(WriteError::Conflict);
         }
         let object = match (&write.body, now) {
             (Some(body), _) => body.at(version),
             (None, Some(last)) => last.at(version),
-            (None, None) => return Err(WriteError::Conflict(None)),
+            (None, None) => return Err(WriteError::Conflict),
         };
         let deleted = write.body.is_none();
         Ok(Change::new(at, write.collection, write.key, object, now.cloned(), deleted))

@@ -1,5 +1,6 @@
 //! What was typed on the command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -15,7 +16,31 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Up(Up),
     Evaluate(Evaluate),
+}
+
+/// Start everything on the embedded engine: a Kubernetes API on this machine
+///
+/// Objects are kept in the data directory and are there again after a restart. kubectl and any other client use the
+/// kubeconfig that is written there. Ends with Ctrl-C.
+#[derive(Parser)]
+pub(crate) struct Up {
+    /// Objects to apply once it is ready (YAML or JSON; `-` is standard input)
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where objects are kept [default: $XDG_DATA_HOME/plimsoll, or ~/.local/share/plimsoll]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Keep everything in memory; nothing outlives the process
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+    /// Where to listen; port 0 takes a free one. An address other than a loopback one lets other machines in
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7440")]
+    pub(crate) listen: SocketAddr,
+    /// Where to write the kubeconfig [default: kubeconfig in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
 }
 
 /// Decide offline: read objects from files, print what would be decided about them, and why

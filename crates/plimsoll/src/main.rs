@@ -10,6 +10,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let args = args::Args::parse();
     let done = match args.command {
+        args::Command::Up(args) => commands::up::run(&args),
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
     };
     done.unwrap_or_else(|err| {

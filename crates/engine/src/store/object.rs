@@ -38,6 +38,11 @@ impl Body {
         Self(Bytes::from(out.into_boxed_slice()))
     }
 
+    /// Tells whether an object already is this.
+    pub(crate) fn is_same(&self, object: &Object) -> bool {
+        self.0 == object.body
+    }
+
     /// Gives the object at a version.
     pub(crate) fn at(&self, version: u64) -> Object {
         Object { version, body: self.0.clone() }
@@ -77,6 +82,11 @@ impl Object {
     /// Gives what is kept.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Tells whether a word occurs anywhere in the object; a cheap look before reading it.
+    pub(crate) fn mentions(&self, word: &[u8]) -> bool {
+        self.body.windows(word.len()).any(|w| w == word)
     }
 
     /// Writes the JSON of the object, opened by what `Resource::opening` says.

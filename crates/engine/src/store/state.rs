@@ -117,14 +117,6 @@ impl State {
         self.collections.get(collection)?.objects.get(key)
     }
 
-    pub(super) fn count(&self, collection: &str, prefix: &str) -> usize {
-        match self.collections.get(collection) {
-            Some(c) if prefix.is_empty() => c.objects.len(),
-            Some(c) => c.range(prefix, None).count(),
-            None => 0,
-        }
-    }
-
     pub(super) fn list(
         &self,
         collection: &str,

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "goes with the first decision")]
 
 mod decision;
-mod load;
+pub(crate) mod load;
 mod world;
 
 use std::io::Write;

@@ -51,7 +51,7 @@ pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Ve
 }
 
 /// Reads one file as its documents.
-fn file(path: &Path) -> Result<Vec<Value>, Problem> {
+pub(crate) fn file(path: &Path) -> Result<Vec<Value>, Problem> {
     let whole = |message: String| Problem::new("", message);
     let text = if path == Path::new("-") {
         let mut text = String::new();

@@ -1,0 +1,47 @@
+//! What every request shares: the store, what is served, the clock.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::Clock;
+use crate::resource::{Registry, Resource};
+use crate::store::Store;
+
+/// The inside of an engine.
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    /// What a client has to know.
+    token: String,
+    stopping: watch::Sender<bool>,
+}
+
+impl Core {
+    pub(crate) fn new(store: Store, clock: Clock, token: String) -> Arc<Self> {
+        let registry = Registry::built_in();
+        Arc::new(Self { store, registry, clock, token, stopping: watch::Sender::new(false) })
+    }
+
+    /// Tells whether a client knows what it has to know, in a time that says nothing about how much of it.
+    pub(crate) fn is_token(&self, said: &str) -> bool {
+        let (known, said) = (self.token.as_bytes(), said.as_bytes());
+        let differs = known.iter().zip(said).fold(0, |differs, (a, b)| differs | (a ^ b));
+        known.len() == said.len() && differs == 0
+    }
+
+    /// Gives a signal that turns true when the engine stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Ends every watch and closes the store.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+        self.store.close();
+    }
+
+    /// Takes notice of a change to a kind that decides what is served.
+    pub(crate) fn notice(&self, _resource: &Resource) {}
+}

@@ -1,0 +1,227 @@
+//! What does the API answer to a request?
+//!
+//! A request names a resource, perhaps an object and a part of it, and a verb. Reading is answered from memory; what
+//! changes something goes through decoding, defaults, validation and the store.
+
+mod address;
+mod convert;
+mod create;
+mod delete;
+mod form;
+mod list;
+mod meta;
+mod pods;
+mod query;
+mod read;
+mod reviews;
+mod scale;
+mod select;
+mod strategy;
+mod system;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, header, request};
+use serde_json::Value;
+
+pub use form::Body;
+pub(crate) use form::{Reply, refusal};
+
+use crate::core::Core;
+use crate::resource::{Resource, Subresource};
+use crate::status::{Answer, Status};
+use crate::store::{Object, WriteError};
+use address::Address;
+use form::Form;
+use query::Query;
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The name.
+    pub user: String,
+    /// The groups it is in.
+    pub groups: Vec<String>,
+}
+
+impl Caller {
+    /// The one user there is: whoever has the token, or runs in this process.
+    pub(crate) fn admin() -> Self {
+        let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
+        Self { user: "plimsoll:admin".to_owned(), groups }
+    }
+}
+
+/// A request about a resource.
+pub(crate) struct Call {
+    pub(crate) core: Arc<Core>,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<Subresource>,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) form: Form,
+    pub(crate) caller: Caller,
+}
+
+/// Answers a request.
+pub(crate) async fn answer(
+    core: &Arc<Core>,
+    parts: request::Parts,
+    body: Bytes,
+    caller: Caller,
+) -> Reply {
+    match dispatch(core, parts, body, caller).await {
+        Ok(reply) => reply,
+        Err(status) => refusal(&status),
+    }
+}
+
+async fn dispatch(
+    core: &Arc<Core>,
+    parts: request::Parts,
+    body: Bytes,
+    caller: Caller,
+) -> Answer<Reply> {
+    let path = parts.uri.path();
+    let Some(address) = Address::parse(path) else {
+        return system::answer(core, &parts);
+    };
+    let served = core.registry.served();
+    if !served.has(&address.group, &address.version) {
+        return Ok(form::text(404, "404 page not found\n"));
+    }
+    let resource = served.find(&address.group, &address.version, &address.plural);
+    let resource = Arc::clone(resource.ok_or_else(Status::no_such_resource)?);
+    let subresource = match address.subresource.as_deref() {
+        None => None,
+        Some(name) => {
+            let found = Subresource::named(name).filter(|s| resource.has(*s));
+            Some(found.ok_or_else(Status::no_such_resource)?)
+        }
+    };
+    if address.namespace.is_some() && !resource.namespaced {
+        return Err(Status::no_such_resource());
+    }
+    let mut query = Query::parse(parts.uri.query().unwrap_or_default());
+    if address.watch {
+        query.set("watch", "true");
+    }
+    let call = Call {
+        core: Arc::clone(core),
+        form: Form::accepted(&parts.headers)?,
+        resource,
+        namespace: address.namespace,
+        name: address.name,
+        subresource,
+        query,
+        headers: parts.headers,
+        body,
+        caller,
+    };
+    route(&call, &parts.method).await
+}
+
+async fn route(call: &Call, method: &Method) -> Answer<Reply> {
+    use Subresource as Sub;
+    let is_one = call.name.is_some();
+    // Objects of namespaced kinds are made and changed only by their full address.
+    if call.resource.namespaced && call.namespace.is_none() && (is_one || method != Method::GET) {
+        return Err(Status::method_not_allowed());
+    }
+    match (method, call.subresource, is_one) {
+        (&Method::POST, None, false) if !call.resource.is_stored() => reviews::create(call).await,
+        _ if !call.resource.is_stored() => Err(Status::method_not_allowed()),
+        (&Method::GET, None, false) if call.query.flag("watch") == Some(true) => watch::start(call),
+        (&Method::GET, None, false) => list::answer(call),
+        (&Method::GET, None, true) if call.query.flag("watch") == Some(true) => watch::start(call),
+        (
+            &Method::GET,
+            None | Some(Sub::Status | Sub::Approval | Sub::EphemeralContainers | Sub::Resize),
+            true,
+        ) => read::answer(call),
+        (&Method::GET, Some(Sub::Scale), true) => scale::read(call),
+        (&Method::POST, None, false) => create::answer(call).await,
+        (&Method::POST, Some(Sub::Binding), true) => pods::bind(call).await,
+        (&Method::POST, Some(Sub::Eviction), true) => pods::evict(call).await,
+        (&Method::POST, Some(Sub::Token), true) => reviews::token(call),
+        (&Method::PUT, Some(Sub::Scale), true) => scale::update(call).await,
+        (&Method::PATCH, Some(Sub::Scale), true) => scale::patch(call).await,
+        (&Method::PUT, sub, true) if allows(sub, "update") => update::put(call).await,
+        (&Method::PATCH, sub, true) if allows(sub, "patch") => update::patch(call).await,
+        (&Method::DELETE, None, true) => delete::one(call).await,
+        (&Method::DELETE, None, false) if call.resource.verbs.contains(&"deletecollection") => {
+            delete::collection(call).await
+        }
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+fn allows(subresource: Option<Subresource>, verb: &str) -> bool {
+    subresource.is_none_or(|s| s.verbs().contains(&verb))
+}
+
+impl Call {
+    /// Gives the name of the object that the request is about.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Gives the key of an object of that name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        self.resource.key(self.namespace.as_deref(), name)
+    }
+
+    /// Finds the object that the request is about.
+    pub(crate) fn find(&self) -> Answer<Object> {
+        let found = self.core.store.get(&self.resource.storage, &self.key(self.name()));
+        found.ok_or_else(|| Status::not_found(&self.resource, self.name()))
+    }
+
+    /// Reads an object as the resource is served.
+    pub(crate) fn value(&self, object: &Object) -> Value {
+        convert::value(&self.resource, object)
+    }
+
+    #[allow(dead_code, reason = "field ownership is written next")]
+    /// Gives who claims the fields of this write.
+    pub(crate) fn field_manager(&self) -> String {
+        let agent = self.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok());
+        self.query.field_manager(agent.unwrap_or_default())
+    }
+
+    /// Answers with an object, in the form that was asked for.
+    pub(crate) fn show(&self, code: u16, object: &Object) -> Reply {
+        if self.form == Form::JSON && convert::is_kept_as_served(&self.resource) {
+            let mut out = Vec::new();
+            object.write(&self.resource.opening, &mut out);
+            out.push(b'\n');
+            return form::reply(code, "application/json", Bytes::from(out));
+        }
+        self.show_value(code, &self.value(object))
+    }
+
+    /// Answers with an object that is not, or not yet, stored.
+    pub(crate) fn show_value(&self, code: u16, object: &Value) -> Reply {
+        match self.form.view {
+            form::View::Whole => self.form.reply(code, object),
+            form::View::Metadata => self.form.reply(code, &read::metadata_only(object)),
+            form::View::Table => {
+                self.form.reply(code, &read::table(self, std::slice::from_ref(object)))
+            }
+        }
+    }
+}
+
+/// Says what became of a write that the store refused.
+pub(crate) fn refused(resource: &Resource, name: &str, err: WriteError) -> Box<Status> {
+    match err {
+        WriteError::Conflict => Status::stale(resource, name),
+        WriteError::Failed(why) => Status::internal(why),
+    }
+}

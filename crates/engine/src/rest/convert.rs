@@ -1,0 +1,51 @@
+//! How do the versions of one kind look?
+//!
+//! Objects are kept in one version. Where another differs only in its name there is nothing to do; horizontal pod
+//! autoscalers and events are the built-in kinds whose versions differ in their fields.
+
+mod autoscaler;
+mod event;
+
+use serde_json::Value;
+
+use crate::resource::{Origin, Resource};
+use crate::store::Object;
+
+/// Tells whether an object can be answered as it is kept, without reading it.
+pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {
+    !matches!(
+        (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str()),
+        ("autoscaling", "v1", "horizontalpodautoscalers") | ("events.k8s.io", _, "events")
+    ) || resource.origin == Origin::Custom
+}
+
+/// Tells whether everyone sees objects of this kind in the same version.
+pub(crate) fn is_only_version(resource: &Resource) -> bool {
+    resource.origin == Origin::BuiltIn
+        && !matches!(resource.plural.as_str(), "events" | "horizontalpodautoscalers")
+}
+
+/// Reads an object as the resource is served.
+pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
+    let mut value = object.value(&resource.api_version(), &resource.kind);
+    if !is_kept_as_served(resource) {
+        if resource.plural == "events" {
+            event::served(&mut value)
+        } else {
+            autoscaler::served(&mut value)
+        }
+    }
+    value
+}
+
+/// Gives an object as it is kept.
+pub(crate) fn kept(resource: &Resource, mut value: Value) -> Value {
+    if !is_kept_as_served(resource) {
+        if resource.plural == "events" {
+            event::kept(&mut value)
+        } else {
+            autoscaler::kept(&mut value)
+        }
+    }
+    value
+}

@@ -1,0 +1,165 @@
+//! In which form does a client want its answer, and in which did it send its object?
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+
+use crate::status::{Answer, Status};
+
+/// The body of an answer: all at once, or a stream of events.
+pub type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+
+/// The answer to a request.
+pub(crate) type Reply = Response<Body>;
+
+/// What an answer shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// All of it.
+    Whole,
+    /// A row of a table.
+    Table,
+    /// Its metadata.
+    Metadata,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) view: View,
+    pub(crate) yaml: bool,
+}
+
+impl Form {
+    pub(crate) const JSON: Self = Self { view: View::Whole, yaml: false };
+
+    /// Picks the first form that the client accepts and we have.
+    pub(crate) fn accepted(headers: &HeaderMap) -> Answer<Self> {
+        let mut asked =
+            headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).peekable();
+        if asked.peek().is_none() {
+            return Ok(Self::JSON);
+        }
+        let ranges = asked.flat_map(|value| value.split(','));
+        let form = ranges.map(str::trim).find_map(range);
+        form.ok_or_else(|| {
+            let message = "only the following media types are accepted: application/json, \
+                           application/json;stream=watch, application/yaml";
+            Status::new(406, "NotAcceptable", message)
+        })
+    }
+
+    /// Answers with an object in this form. Tables and metadata are made by the caller.
+    pub(crate) fn reply(self, code: u16, object: &Value) -> Reply {
+        if self.yaml {
+            let text = serde_saphyr::to_string(object).unwrap_or_default();
+            return reply(code, "application/yaml", Bytes::from(text));
+        }
+        let mut json = serde_json::to_vec(object).unwrap_or_default();
+        json.push(b'\n');
+        reply(code, "application/json", Bytes::from(json))
+    }
+}
+
+/// Reads one of the media ranges of an `Accept` header.
+fn range(text: &str) -> Option<Form> {
+    let mut parts = text.split(';').map(str::trim);
+    let yaml = match parts.next()? {
+        "application/json" | "*/*" | "application/*" => false,
+        "application/yaml" => true,
+        _ => return None,
+    };
+    let parameter = |key: &str| {
+        let found = text.split(';').filter_map(|p| p.trim().split_once('='));
+        found.into_iter().find(|(k, _)| *k == key).map(|(_, value)| value)
+    };
+    let view = match (parameter("as"), parameter("v"), parameter("g")) {
+        (None, ..) => View::Whole,
+        (Some("Table"), Some("v1"), Some("meta.k8s.io")) => View::Table,
+        (
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
+            Some("v1"),
+            Some("meta.k8s.io"),
+        ) => View::Metadata,
+        _ => return None,
+    };
+    Some(Form { view, yaml })
+}
+
+/// Answers with bytes.
+pub(crate) fn reply(code: u16, content_type: &'static str, body: Bytes) -> Reply {
+    let mut response = Response::new(Full::new(body).boxed_unsync());
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// Answers with plain text.
+pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Reply {
+    reply(code, "text/plain; charset=utf-8", body.into())
+}
+
+/// Answers with a refusal.
+pub(crate) fn refusal(status: &Status) -> Reply {
+    let mut response = Form::JSON.reply(status.code, &status.json());
+    if let Some(seconds) = status.retry_after_seconds() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// Reads the object that a client sent, or refuses its form.
+pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    match media {
+        "" | "application/json" => json(body),
+        "application/yaml" => yaml(body),
+        _ => {
+            let message = "the body of the request was in an unknown format - accepted media \
+                           types include: application/json, application/yaml";
+            Err(Status::new(415, "UnsupportedMediaType", message))
+        }
+    }
+}
+
+/// Reads JSON, to a bounded depth.
+pub(crate) fn json(body: &[u8]) -> Answer<Value> {
+    serde_json::from_slice(body).map_err(|err| {
+        Status::bad_request(format!("couldn't get version/kind; json parse error: {err}"))
+    })
+}
+
+/// Reads YAML. Aliases, which can make a small text huge, are bounded by the parser's budget.
+pub(crate) fn yaml(body: &[u8]) -> Answer<Value> {
+    let text = std::str::from_utf8(body).map_err(|err| Status::bad_request(err.to_string()))?;
+    serde_saphyr::from_str(text)
+        .map_err(|err| Status::bad_request(format!("error converting YAML to JSON: {err}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_that_we_have_is_taken() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        for (accept, wanted) in [
+            ("application/json", Some((View::Whole, false))),
+            ("application/vnd.kubernetes.protobuf,application/json", Some((View::Whole, false))),
+            (&format!("{table},application/json"), Some((View::Table, false))),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io, */*", Some((View::Whole, false))),
+            ("application/yaml", Some((View::Whole, true))),
+            ("application/vnd.kubernetes.protobuf", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            let form = Form::accepted(&headers).ok().map(|f| (f.view, f.yaml));
+            assert_eq!(form, wanted, "{accept}");
+        }
+    }
+}

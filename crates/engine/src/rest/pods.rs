@@ -1,0 +1,254 @@
+//! What can be done with a pod besides writing it: binding it to a node, and evicting it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::create::{self, Written};
+use super::delete::{self, Options, Outcome};
+use super::{Call, Reply, form, meta, update};
+use crate::resource::Subresource;
+use crate::selector::Labels;
+use crate::status::{Answer, Status};
+use crate::store::{Body, Write, WriteError};
+
+/// Gives how long a pod may take to end, as its deletion or the pod itself says. One that runs nowhere needs no time.
+pub(super) fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64();
+    let grace = asked.or(own).unwrap_or(0);
+    let runs = pod["spec"]["nodeName"].as_str().is_some_and(|n| !n.is_empty());
+    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    match grace {
+        _ if !runs || is_over => Some(0),
+        negative if negative < 0 => Some(1),
+        grace => Some(grace),
+    }
+}
+
+fn success(call: &Call) -> Reply {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    form::Form { view: form::View::Whole, ..call.form }.reply(201, &status)
+}
+
+/// Gives a pod to a node.
+pub(super) async fn bind(call: &Call) -> Answer<Reply> {
+    let binding = form::decode(&call.headers, &call.body)?;
+    bind_to(call, call.name(), &binding).await?;
+    Ok(success(call))
+}
+
+/// Carries out a `Binding`.
+pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<()> {
+    let (kind, node) = (&binding["target"]["kind"], binding["target"]["name"].as_str());
+    let node = node.unwrap_or_default();
+    let mut wrong = Vec::new();
+    if kind.as_str().is_some_and(|k| !k.is_empty() && k != "Node") {
+        wrong.push((
+            "target.kind",
+            format!("Unsupported value: {kind}: supported values: \"Node\", \"\""),
+        ));
+    }
+    if node.is_empty() {
+        wrong.push(("target.name", "Required value".to_owned()));
+    }
+    if let Some((field, why)) = wrong.first() {
+        let message = format!("Binding \"{name}\" is invalid: {field}: {why}");
+        return Err(Status::about(422, "Invalid", &call.resource, name, message));
+    }
+    let wanted = meta::text(binding, "uid").to_owned();
+    let now = meta::time(call.core.clock.now());
+    let pod_call = on_pod(call, name)?;
+    update::change(&pod_call, false, |old| {
+        let mut pod = old.cloned().unwrap_or_default();
+        let conflict = |why: &str| Status::conflict(&pod_call.resource, name, why);
+        if !wanted.is_empty() && wanted != meta::text(&pod, "uid") {
+            let found = meta::text(&pod, "uid");
+            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+            return Err(conflict(&why));
+        }
+        if meta::is_deleting(&pod) {
+            return Err(conflict(&format!("pod {name} is being deleted, cannot be assigned to a host")));
+        }
+        match pod["spec"]["nodeName"].as_str() {
+            None | Some("") => {}
+            Some(there) => {
+                return Err(conflict(&format!("pod {name} is already assigned to node \"{there}\"")));
+            }
+        }
+        pod["spec"]["nodeName"] = node.into();
+        for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
+            pod["metadata"]["annotations"][key] = value.clone();
+        }
+        let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+        set_condition(&mut pod, scheduled);
+        Ok(pod)
+    })
+    .await?;
+    Ok(())
+}
+
+/// Gives a request about a pod that may change what nobody may write otherwise.
+fn on_pod(call: &Call, name: &str) -> Answer<Call> {
+    let served = call.core.registry.served();
+    let pods = served.find("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
+    Ok(Call {
+        core: Arc::clone(&call.core),
+        resource: Arc::clone(pods),
+        namespace: call.namespace.clone(),
+        name: Some(name.to_owned()),
+        subresource: Some(Subresource::Binding),
+        query: call.query.clone(),
+        headers: call.headers.clone(),
+        body: Bytes::new(),
+        form: call.form,
+        caller: call.caller.clone(),
+    })
+}
+
+/// Sets a condition of the status, in place of one of the same type.
+fn set_condition(object: &mut Value, condition: Value) {
+    if !object["status"]["conditions"].is_array() {
+        object["status"]["conditions"] = json!([]);
+    }
+    let Some(conditions) = object["status"]["conditions"].as_array_mut() else { return };
+    match conditions.iter_mut().find(|c| c["type"] == condition["type"]) {
+        Some(found) => *found = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Deletes a pod, unless a disruption budget forbids it.
+pub(super) async fn evict(call: &Call) -> Answer<Reply> {
+    let eviction = form::decode(&call.headers, &call.body)?;
+    if !matches!(meta::text(&eviction, "name"), name if name == call.name()) {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let mut options = Options::from_body(&eviction["deleteOptions"]);
+    options.dry_run |= call.query.is_dry_run();
+    let pod = call.value(&call.find()?);
+    if !ignores_budgets(&pod) {
+        spend_budget(call, &pod, options.dry_run).await?;
+    }
+    if !options.dry_run {
+        mark_disrupted(call).await?;
+    }
+    match delete::delete(call, call.name(), &options).await? {
+        Outcome::Gone(_) | Outcome::Going(_) => Ok(success(call)),
+    }
+}
+
+/// A pod that has ended, never ran, or is going anyway disrupts nothing.
+fn ignores_budgets(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"))
+        || meta::is_deleting(pod)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// Finds the budget that covers a pod and takes one disruption from it.
+async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
+    let served = call.core.registry.served();
+    let budgets =
+        served.find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_resource)?;
+    let prefix = format!("{}/", meta::text(pod, "namespace"));
+    loop {
+        let page = call.core.store.list(&budgets.storage, &prefix, None, usize::MAX, None);
+        let items = page.map(|p| p.items).unwrap_or_default();
+        let mut covering = items.into_iter().filter_map(|(key, object)| {
+            let budget = object.value("policy/v1", "PodDisruptionBudget");
+            let selector = Labels::from_object(Some(&budget["spec"]["selector"])).ok()?;
+            selector.matches_object(pod).then_some((key, object, budget))
+        });
+        let Some((key, seen, mut budget)) = covering.next() else { return Ok(()) };
+        if covering.next().is_some() {
+            let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Status::new(500, "", message));
+        }
+        let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or(0);
+        if !is_ready(pod) {
+            let healthy = number(&budget, "currentHealthy") >= number(&budget, "desiredHealthy")
+                && number(&budget, "desiredHealthy") > 0;
+            if budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" || healthy {
+                return Ok(());
+            }
+        }
+        check_budget(&budget)?;
+        if dry_run {
+            return Ok(());
+        }
+        budget["status"]["disruptionsAllowed"] = (number(&budget, "disruptionsAllowed") - 1).into();
+        let now = meta::time(call.core.clock.now());
+        budget["status"]["disruptedPods"][meta::text(pod, "name")] = now;
+        let write = Write {
+            collection: budgets.storage.clone(),
+            key,
+            expected: Some(seen.version()),
+            body: Some(Body::new(&budget)),
+        };
+        match call.core.store.write(write).await {
+            Ok(_) => return Ok(()),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Failed(why)) => return Err(Status::internal(why)),
+        }
+    }
+}
+
+/// Refuses when a budget is not up to date, or spent.
+fn check_budget(budget: &Value) -> Answer<()> {
+    let name = meta::text(budget, "name");
+    let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let refused = |why: String, retry: Option<u32>| {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let status = Status::new(429, "TooManyRequests", message);
+        let status = status.cause(json!({"reason": "DisruptionBudget", "message": why}));
+        Err(match retry {
+            Some(seconds) => status.retry_after(seconds),
+            None => status,
+        })
+    };
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+        let why = format!("The disruption budget {name} is still being processed by the server.");
+        return refused(why, Some(10));
+    }
+    if number("disruptionsAllowed") <= 0 {
+        let why = format!(
+            "The disruption budget {name} needs {} healthy pods and has {} currently",
+            number("desiredHealthy"),
+            number("currentHealthy")
+        );
+        return refused(why, None);
+    }
+    Ok(())
+}
+
+/// Says in the pod's status why it goes.
+async fn mark_disrupted(call: &Call) -> Answer<()> {
+    let now = meta::time(call.core.clock.now());
+    let pod = on_pod(call, call.name())?;
+    let marked = update::change(&pod, false, |old| {
+        let mut pod = old.cloned().unwrap_or_default();
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
+        });
+        set_condition(&mut pod, condition);
+        Ok(pod)
+    });
+    match marked.await?.written {
+        Written::Stored(_) | Written::WouldBe(_) => Ok(()),
+    }
+}
+
+/// Carries out a `Binding` that was posted to the collection of bindings.
+pub(super) async fn create_binding(call: &Call) -> Answer<Reply> {
+    let mut binding = create::decode(call)?;
+    create::match_namespace(call, &mut binding)?;
+    let name = meta::text(&binding, "name").to_owned();
+    bind_to(call, &name, &binding).await?;
+    Ok(success(call))
+}

@@ -1,0 +1,108 @@
+//! How many replicas of a workload are wanted, whatever kind it is?
+
+use serde_json::{Value, json};
+
+use super::{Call, Reply, form, meta, update};
+use crate::status::{Answer, Status};
+
+/// Answers with the scale of an object.
+pub(super) fn read(call: &Call) -> Answer<Reply> {
+    let object = call.value(&call.find()?);
+    Ok(call.form.reply(200, &of(&object)))
+}
+
+/// Replaces the scale of an object.
+pub(super) async fn update(call: &Call) -> Answer<Reply> {
+    let scale = form::decode(&call.headers, &call.body)?;
+    let name = meta::text(&scale, "name");
+    if name != call.name() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name()
+        )));
+    }
+    set(call, |_| Ok(scale.clone())).await
+}
+
+/// Patches the scale of an object.
+pub(super) async fn patch(call: &Call) -> Answer<Reply> {
+    set(call, |scale| update::patched(call, scale)).await
+}
+
+async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
+    let changed = update::change(call, false, |old| {
+        let mut object = old.cloned().unwrap_or_default();
+        let scale = make(of(&object))?;
+        let wanted = scale["spec"].get("replicas").cloned().unwrap_or_else(|| 0.into());
+        check(call, &wanted)?;
+        for field in ["resourceVersion", "uid"] {
+            let said = meta::text(&scale, field);
+            meta::set(&mut object, field, (!said.is_empty()).then(|| said.into()));
+        }
+        object["spec"]["replicas"] = wanted;
+        Ok(object)
+    })
+    .await?;
+    let object = match &changed.written {
+        super::create::Written::Stored(object) => call.value(object),
+        super::create::Written::WouldBe(value) => value.clone(),
+    };
+    Ok(call.form.reply(200, &of(&object)))
+}
+
+fn check(call: &Call, wanted: &Value) -> Answer<()> {
+    if wanted.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n)) {
+        return Ok(());
+    }
+    let why = format!("Invalid value: {wanted}: must be greater than or equal to 0");
+    let message = format!("Scale.autoscaling \"{}\" is invalid: spec.replicas: {why}", call.name());
+    let mut status = Status::new(422, "Invalid", message);
+    status.details = Some(crate::status::details(call.name(), "autoscaling", "Scale"));
+    Err(status
+        .cause(json!({"reason": "FieldValueInvalid", "message": why, "field": "spec.replicas"})))
+}
+
+/// Gives the scale of an object.
+fn of(object: &Value) -> Value {
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    let replicas = object["spec"]["replicas"].as_i64();
+    let mut status = json!({"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)});
+    if let Some(selector) = selector(&object["spec"]["selector"]) {
+        status["selector"] = selector.into();
+    }
+    let spec = replicas.map_or_else(|| json!({}), |n| json!({"replicas": n}));
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// Writes a selector as one text: a map of labels, or the form with `matchLabels` and `matchExpressions`.
+fn selector(selector: &Value) -> Option<String> {
+    let fields = selector.as_object()?;
+    let is_plain = fields.values().all(Value::is_string);
+    let labels = if is_plain { Some(fields) } else { fields.get("matchLabels")?.as_object() };
+    let labels = labels
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()));
+    let mut terms: Vec<String> = labels.collect();
+    for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> = expression["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        terms.push(match expression["operator"].as_str() {
+            Some("In") => format!("{key} in ({})", values.join(",")),
+            Some("NotIn") => format!("{key} notin ({})", values.join(",")),
+            Some("DoesNotExist") => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    Some(terms.join(","))
+}

@@ -1,0 +1,81 @@
+//! What is still there after a restart, and what is refused.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use plimsoll_engine::{Engine, OpenError, Settings, StoreError};
+
+async fn fill(dir: &Path) {
+    let engine = Engine::open(Settings::in_directory(dir)).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    for index in 0..50 {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(format!("m{index}"));
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn objects_and_versions_outlive_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path()).await;
+    let engine = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let list = maps.list(&Default::default()).await.unwrap();
+    assert_eq!(list.items.len(), 50);
+    let newest = list.items.iter().map(|m| m.metadata.resource_version.clone().unwrap());
+    let newest: u64 = newest.map(|v| v.parse().unwrap()).max().unwrap();
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("later".to_owned());
+    let later = maps.create(&PostParams::default(), &map).await.unwrap();
+    assert!(later.metadata.resource_version.unwrap().parse::<u64>().unwrap() > newest);
+}
+
+#[tokio::test]
+async fn a_second_engine_on_the_same_data_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+    let second = Engine::open(Settings::in_directory(dir.path())).await;
+    assert!(matches!(second, Err(OpenError::Store(StoreError::InUse(_)))));
+    first.stop();
+    Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_or_whole_and_never_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path()).await;
+    let path = dir.path().join("objects.redb");
+    let sound = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    for step in 0..64 {
+        let mut damaged = sound.clone();
+        let at = step * sound.len() / 64;
+        let end = (at + 64).min(damaged.len());
+        damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        std::fs::write(&path, &damaged).unwrap();
+        match Engine::open(Settings::in_directory(dir.path())).await {
+            Ok(engine) => {
+                let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+                assert_eq!(maps.list(&Default::default()).await.unwrap().items.len(), 50);
+            }
+            Err(OpenError::Store(StoreError::Damaged { .. })) => {
+                refused += 1;
+                assert_eq!(std::fs::read(&path).unwrap(), damaged, "it was left as it is");
+            }
+            Err(other) => panic!("at {at}: {other}"),
+        }
+    }
+    assert!(refused > 0, "some damage was noticed");
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_ours_is_refused_and_not_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("objects.redb");
+    std::fs::write(&path, "something else").unwrap();
+    let opened = Engine::open(Settings::in_directory(dir.path())).await;
+    assert!(matches!(opened, Err(OpenError::Store(StoreError::Damaged { .. }))));
+    assert_eq!(std::fs::read(&path).unwrap(), b"something else");
+}

@@ -1,0 +1,70 @@
+//! `plimsoll up`: a Kubernetes API on this machine, with everything on it.
+
+mod apply;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use engine::{Engine, Settings};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::Up;
+
+pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(up(args))?;
+    // What still runs are connections of clients that do not know that it is over.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn up(args: &Up) -> anyhow::Result<()> {
+    // Before anything else, so that a signal that comes early is not missed.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let data = data_directory(args)?;
+    let settings =
+        if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
+    let engine = Engine::open(settings).await?;
+    let listening = engine.listen(args.listen).await?;
+    let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data.join("kubeconfig"));
+    if let Some(dir) = kubeconfig.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("could not make {}", dir.display()))?;
+    }
+    engine.write_kubeconfig(&kubeconfig, &listening)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "plimsoll is up at {}", listening.url())?;
+    if !listening.address().ip().is_loopback() {
+        writeln!(out, "other machines can reach it; whoever has the token may do everything")?;
+    }
+    writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
+    for applied in apply::files(&engine.client(), &args.files).await? {
+        writeln!(out, "{applied} applied")?;
+    }
+    out.flush()?;
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    drop(listening);
+    engine.stop();
+    Ok(())
+}
+
+/// Finds the data directory. Without --data an ephemeral engine still needs a place for its kubeconfig.
+fn data_directory(args: &Up) -> anyhow::Result<PathBuf> {
+    let from_env = |key: &str| std::env::var_os(key).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let default = || {
+        let base = from_env("XDG_DATA_HOME")
+            .or_else(|| from_env("HOME").map(|home| home.join(".local/share")));
+        base.map(|base| base.join("plimsoll"))
+    };
+    let found = args.data.clone().or_else(default);
+    found.context("no place for data: set HOME, or give --data DIR")
+}
