@@ -16,7 +16,7 @@ use jiff::Timestamp;
 pub use counter::Counter;
 pub use list::List;
 pub use occupancy::{NodeLoad, Occupancy};
-pub use priority::{First, Measure, Missing, Priority, Source};
+pub use priority::{First, Measure, Missing, Priority, Rank, Source};
 pub use state::State;
 
 /// Labels or annotations.

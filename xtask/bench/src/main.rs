@@ -1,7 +1,6 @@
 //! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
 
-#![allow(dead_code, unreachable_code, unused_variables, reason = "goes with the first bench")]
-
+mod decide_fleet;
 mod report;
 
 use std::path::PathBuf;
@@ -22,11 +21,16 @@ struct Args {
 
 /// One file per bench: a variant here, and a function that gives a report.
 #[derive(Subcommand)]
-enum Bench {}
+enum Bench {
+    /// Sizes of fleets and choices of game servers
+    DecideFleet,
+}
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let report: Report = match args.bench {};
+    let report: Report = match args.bench {
+        Bench::DecideFleet => decide_fleet::run(),
+    };
     report.print()?;
     if let Some(path) = args.json {
         std::fs::write(path, serde_json::to_string_pretty(&report)?)?;

@@ -4,30 +4,14 @@ use std::cmp::{Ordering, Reverse};
 
 use super::Request;
 use crate::fleet::Scheduling;
-use crate::gameserver::{First, GameServer, Missing, NodeLoad, Priority, State};
+use crate::gameserver::{GameServer, NodeLoad, Priority, State};
 
 /// What a node is compared by: more Allocated first, then more Ready, and a node that nobody knows last.
 pub(super) type Busy = Reverse<Option<(u32, u32)>>;
 
-/// What a server is compared by for one priority: whether it has the key, and the number, turned so that less is first.
-pub(super) type Number = (u8, i64);
-
 /// Turns the load of a node into what it is compared by.
 pub(super) fn busy(load: Option<NodeLoad>) -> Busy {
     Reverse(load.map(|load| (load.allocated, load.ready)))
-}
-
-/// Turns the number that `priority` looks at into what a server is compared by. A server without the key comes last, also
-/// where no order was written: a request always has one.
-pub(super) fn number(priority: &Priority, server: &GameServer) -> Number {
-    let missing_first = priority.missing == Missing::First;
-    match priority.number(server) {
-        None => (u8::from(!missing_first), 0),
-        Some(number) => {
-            let turned = if priority.first == First::Largest { !number } else { number };
-            (u8::from(missing_first), turned)
-        }
-    }
 }
 
 /// Compares two servers with the loads of their nodes, the one to be tried first being the lesser.
@@ -47,8 +31,8 @@ pub(super) fn compare(
         Scheduling::Distributed => Ordering::Equal,
     };
     let by_priority = || {
-        let compared = request.priorities.iter().map(|p| number(p, a).cmp(&number(p, b)));
-        compared.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        let mut compared = request.priorities.iter().map(|p| p.rank(a).cmp(&p.rank(b)));
+        compared.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };
     by_node.then_with(by_priority).then_with(|| a.name.cmp(&b.name))
 }

@@ -1,12 +1,14 @@
 //! Which servers go first when a fleet shrinks.
 //!
-//! A walk rarely needs the whole order, so servers of a node are sorted only when the walk gets there.
+//! A walk rarely needs the whole order, so only as much is sorted as the walk gets to see.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::Scheduling;
-use crate::gameserver::{GameServer, Missing, Occupancy, Priority, State};
+use crate::gameserver::{GameServer, Missing, Occupancy, Priority, Rank, State};
 
 /// Gives `servers` in the order in which they would be deleted.
 ///
@@ -23,10 +25,7 @@ pub fn deletion_order<'a>(
         Scheduling::Packed => by_node(servers, nodes),
         Scheduling::Distributed => vec![servers.collect()],
     };
-    groups.into_iter().flat_map(move |mut group| {
-        sort(&mut group, scheduling, priorities);
-        group
-    })
+    groups.into_iter().flat_map(move |group| sorted(group, scheduling, priorities))
 }
 
 /// Groups servers by node: nodes nobody knows first, then the least busy, then by name.
@@ -36,39 +35,117 @@ fn by_node<'a>(
     servers: impl Iterator<Item = &'a GameServer>,
     nodes: &Occupancy,
 ) -> Vec<Vec<&'a GameServer>> {
-    let mut groups: BTreeMap<&str, Vec<&GameServer>> = BTreeMap::new();
-    servers.for_each(|server| groups.entry(&server.node).or_default().push(server));
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    // The sort is stable, and the groups come out of the map by name.
-    groups.sort_by_key(|(node, _)| nodes.load(node).map(|load| load.total()));
+    let mut groups: BTreeMap<(u64, &str), Vec<&GameServer>> = BTreeMap::new();
+    for server in servers {
+        groups.entry((tail(&server.node), &server.node)).or_default().push(server);
+    }
+    let mut groups: Vec<_> = groups.into_iter().map(|((_, node), group)| (node, group)).collect();
+    groups.sort_by_cached_key(|(node, _)| (nodes.load(node).map(|load| load.total()), *node));
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// A server with the numbers it is compared by.
-struct Ranked<'a> {
-    server: &'a GameServer,
-    numbers: Vec<Option<i64>>,
+/// Gives the end of a name as a number. Names of nodes differ at their end, and numbers compare faster than words.
+fn tail(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let last = &bytes[bytes.len().saturating_sub(8)..];
+    last.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn sort(group: &mut Vec<&GameServer>, scheduling: Scheduling, priorities: &[Priority]) {
-    let rank =
-        |server| Ranked { server, numbers: priorities.iter().map(|p| p.number(server)).collect() };
-    let mut ranked: Vec<Ranked<'_>> = group.drain(..).map(rank).collect();
-    let compare = |a: &Ranked<'_>, b: &Ranked<'_>| match scheduling {
-        Scheduling::Packed => unready_first(a.server, b.server)
-            .then_with(|| by_numbers(priorities, a, b))
-            .then_with(|| a.server.name.cmp(&b.server.name)),
-        Scheduling::Distributed => by_numbers(priorities, a, b)
-            .then_with(|| a.server.created_at.cmp(&b.server.created_at))
-            .then_with(|| a.server.name.cmp(&b.server.name)),
-    };
-    if is_total(&ranked, scheduling, priorities) {
-        ranked.sort_unstable_by(compare);
-    } else {
-        ranked.sort_unstable_by(|a, b| a.server.name.cmp(&b.server.name));
-        merge_sort(&mut ranked, &compare);
+/// Sorts the servers of one node, or of a whole set.
+fn sorted<'a>(
+    group: Vec<&'a GameServer>,
+    scheduling: Scheduling,
+    priorities: &[Priority],
+) -> Box<dyn Iterator<Item = &'a GameServer> + 'a> {
+    if is_total(&group, scheduling, priorities) {
+        let keys = group.into_iter().map(|server| Key::of(server, scheduling, priorities));
+        return Box::new(Lazily::new(keys.collect()));
     }
-    group.extend(ranked.into_iter().map(|r| r.server));
+    let mut group = group;
+    group.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    merge_sort(&mut group, &|a: &&GameServer, b: &&GameServer| {
+        let by_state = match scheduling {
+            Scheduling::Packed => unready_first(a, b),
+            Scheduling::Distributed => Ordering::Equal,
+        };
+        by_state.then_with(|| Priority::compare(priorities, a, b)).then_with(|| match scheduling {
+            Scheduling::Packed => a.name.cmp(&b.name),
+            Scheduling::Distributed => a.created_at.cmp(&b.created_at),
+        })
+    });
+    Box::new(group.into_iter())
+}
+
+/// What a server is compared by where the comparison is sound, found once.
+struct Key<'a> {
+    /// False for a server on a packed node that has yet to become Ready.
+    is_ready: bool,
+    /// The first priority has its place here, since few have more.
+    first: Option<Rank>,
+    others: Box<[Rank]>,
+    /// The age counts only where servers are Distributed.
+    created_at: Option<Timestamp>,
+    server: &'a GameServer,
+}
+
+impl<'a> Key<'a> {
+    fn of(server: &'a GameServer, scheduling: Scheduling, priorities: &[Priority]) -> Self {
+        let mut ranks = priorities.iter().map(|p| p.rank(server));
+        let is_packed = scheduling == Scheduling::Packed;
+        Self {
+            is_ready: !(is_packed && server.state.is_before_ready()),
+            first: ranks.next(),
+            others: ranks.collect(),
+            created_at: (!is_packed).then_some(server.created_at),
+            server,
+        }
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        let ranks = |key: &Self| (key.is_ready, key.first);
+        ranks(self)
+            .cmp(&ranks(other))
+            .then_with(|| self.others.cmp(&other.others))
+            .then_with(|| self.created_at.cmp(&other.created_at))
+            .then_with(|| self.server.name.cmp(&other.server.name))
+    }
+}
+
+/// Sorts in ever larger pieces, each when it is asked for.
+struct Lazily<'a> {
+    keys: Vec<Key<'a>>,
+    next: usize,
+    sorted: usize,
+}
+
+impl<'a> Lazily<'a> {
+    fn new(keys: Vec<Key<'a>>) -> Self {
+        Self { keys, next: 0, sorted: 0 }
+    }
+
+    fn sort_more(&mut self) {
+        let piece = (self.sorted * 3).max(128);
+        let rest = &mut self.keys[self.sorted..];
+        if piece < rest.len() {
+            rest.select_nth_unstable_by(piece, Key::compare);
+        }
+        let piece = piece.min(rest.len());
+        rest[..piece].sort_unstable_by(Key::compare);
+        self.sorted += piece;
+    }
+}
+
+impl<'a> Iterator for Lazily<'a> {
+    type Item = &'a GameServer;
+
+    fn next(&mut self) -> Option<&'a GameServer> {
+        if self.next == self.sorted {
+            self.sort_more();
+        }
+        let key = self.keys.get(self.next)?;
+        self.next += 1;
+        Some(key.server)
+    }
 }
 
 /// Prefers a server that has yet to become Ready over a Ready one; others are not compared by state.
@@ -82,22 +159,16 @@ fn unready_first(a: &GameServer, b: &GameServer) -> Ordering {
     }
 }
 
-fn by_numbers(priorities: &[Priority], a: &Ranked<'_>, b: &Ranked<'_>) -> Ordering {
-    let pairs = a.numbers.iter().zip(&b.numbers);
-    let mut compared = priorities.iter().zip(pairs).map(|(p, (a, b))| p.compare_numbers(*a, *b));
-    compared.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
-}
-
-/// Whether the comparison contradicts itself nowhere in this group. Two of upstream's rules can: a server that is neither Ready
-/// nor on its way there is compared with both by name, and a priority without an order skips servers without the key.
-fn is_total(group: &[Ranked<'_>], scheduling: Scheduling, priorities: &[Priority]) -> bool {
+/// Whether the comparison contradicts itself nowhere in this group, and can be read off one key for each server. Two of
+/// upstream's rules can: a server that is neither Ready nor on its way there is compared with both by name, and a
+/// priority without an order skips servers without the key.
+fn is_total(group: &[&GameServer], scheduling: Scheduling, priorities: &[Priority]) -> bool {
     let skips = priorities.iter().any(|p| p.missing == Missing::Undecided);
-    let has = |is: fn(State) -> bool| group.iter().any(|r| is(r.server.state));
-    let cycles = scheduling == Scheduling::Packed
-        && has(State::is_before_ready)
-        && has(|s| s == State::Ready)
-        && has(|s| !s.is_before_ready() && s != State::Ready);
-    !skips && !cycles
+    let is_odd = |s: &&GameServer| !s.state.is_before_ready() && s.state != State::Ready;
+    let mixes = scheduling == Scheduling::Packed
+        && group.iter().any(|s| s.state.is_before_ready())
+        && group.iter().any(is_odd);
+    !skips && !mixes
 }
 
 /// Sorts by a comparison that may contradict itself: the answer depends on the input alone, and the standard library's right

@@ -22,6 +22,13 @@ pub struct Priority {
     pub missing: Missing,
 }
 
+/// What a server is compared by for one priority, less being first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    after: bool,
+    number: i64,
+}
+
 /// Where a priority finds its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
@@ -80,6 +87,20 @@ impl Priority {
                 Measure::Available => l.available(),
                 Measure::Used => l.len(),
             }),
+        }
+    }
+
+    /// Gives what a server is compared by, less being first. A server without the key comes last where nothing was said
+    /// about it.
+    pub fn rank(&self, server: &GameServer) -> Rank {
+        let missing_first = self.missing == Missing::First;
+        match self.number(server) {
+            None => Rank { after: !missing_first, number: 0 },
+            Some(number) => {
+                // Turning all bits around turns the order around, without an end that could overflow.
+                let number = if self.first == First::Largest { !number } else { number };
+                Rank { after: missing_first, number }
+            }
         }
     }
 

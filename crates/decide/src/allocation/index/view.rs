@@ -8,11 +8,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::sorted::Sorted;
-use crate::allocation::order::{Busy, Number, busy, is_random, number};
+use crate::allocation::order::{Busy, busy, is_random};
 use crate::allocation::{Request, Selector};
 use crate::chance::Chance;
 use crate::fleet::Scheduling;
-use crate::gameserver::{GameServer, NodeLoad, Priority};
+use crate::gameserver::{GameServer, NodeLoad, Priority, Rank};
 
 /// What one selector of a request asks for, without what differs from request to request.
 #[derive(Hash)]
@@ -71,15 +71,15 @@ enum Order {
 /// The servers of one node.
 #[derive(Debug, Default)]
 struct Node {
-    servers: BTreeSet<Rank>,
+    servers: BTreeSet<Entry>,
     /// What stands for the node in the order over all nodes.
     head: Option<Head>,
 }
 
 /// What a server is compared by among those of its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    numbers: Box<[Number]>,
+struct Entry {
+    ranks: Box<[Rank]>,
     name: Arc<str>,
     slot: usize,
 }
@@ -88,7 +88,7 @@ struct Rank {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     busy: Busy,
-    first: Rank,
+    first: Entry,
 }
 
 impl View {
@@ -133,28 +133,28 @@ impl View {
 
     /// Puts a server in. Its node must be lifted, and settled afterwards.
     pub(super) fn insert(&mut self, server: &GameServer, place: Place) {
-        let rank = self.rank(server, place.slot);
+        let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
-            Order::Random(sorted) => sorted.insert(&rank.name, place.slot),
+            Order::Random(sorted) => sorted.insert(&entry.name, place.slot),
             Order::Ranked { nodes, .. } => {
                 if nodes.len() <= node {
                     nodes.resize_with(node + 1, Node::default);
                 }
-                nodes[node].servers.insert(rank);
+                nodes[node].servers.insert(entry);
             }
         }
     }
 
     /// Takes a server out that was put in as it is now. Its node must be lifted, and settled afterwards.
     pub(super) fn remove(&mut self, server: &GameServer, place: Place) {
-        let rank = self.rank(server, place.slot);
+        let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
-            Order::Random(sorted) => sorted.remove(&rank.name, place.slot),
+            Order::Random(sorted) => sorted.remove(&entry.name, place.slot),
             Order::Ranked { nodes, .. } => {
                 if let Some(node) = nodes.get_mut(node) {
-                    node.servers.remove(&rank);
+                    node.servers.remove(&entry);
                 }
             }
         }
@@ -190,8 +190,8 @@ impl View {
         if self.scheduling == Scheduling::Packed { node } else { 0 }
     }
 
-    fn rank(&self, server: &GameServer, slot: usize) -> Rank {
-        let numbers = self.priorities.iter().map(|p| number(p, server)).collect();
-        Rank { numbers, name: Arc::clone(&server.name), slot }
+    fn entry(&self, server: &GameServer, slot: usize) -> Entry {
+        let ranks = self.priorities.iter().map(|p| p.rank(server)).collect();
+        Entry { ranks, name: Arc::clone(&server.name), slot }
     }
 }

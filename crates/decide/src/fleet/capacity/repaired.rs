@@ -103,10 +103,9 @@ impl Room<'_> {
     fn leaving(&self, in_use: bool) -> impl Iterator<Item = &GameServer> {
         let now: Timestamp = self.now;
         let stays = move |s: &&GameServer| !s.is_being_deleted() && s.is_deletable() != in_use;
-        let servers = self.seen.servers;
-        let lost = servers.iter().filter(move |s| stays(s) && is_written_off(s, now));
-        let rest = servers.iter().filter(move |s| stays(s) && !is_written_off(s, now));
-        self.in_order(lost).chain(self.in_order(rest))
+        let (lost, rest): (Vec<_>, Vec<_>) =
+            self.seen.servers.iter().filter(stays).partition(|s| is_written_off(s, now));
+        self.in_order(lost.into_iter()).chain(self.in_order(rest.into_iter()))
     }
 
     fn without(&self, mut sum: Aggregate, server: &GameServer) -> Aggregate {
