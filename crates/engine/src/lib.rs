@@ -23,6 +23,7 @@ pub mod selector;
 mod service;
 mod status;
 mod store;
+pub mod table;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

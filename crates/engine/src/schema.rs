@@ -5,6 +5,7 @@
 //! patches, server-side apply and OpenAPI all walk objects along a shape.
 
 mod data;
+pub(crate) use data::descriptions;
 pub(crate) mod decode;
 pub(crate) mod quantity;
 mod structural;
