@@ -4,33 +4,45 @@
 //! this pod fit there?" at once, and takes what-ifs back cheaply. [`Settings`] and [`Status`] are the user's wishes and
 //! what earlier looks found.
 
+mod balance;
 mod cluster;
+mod expander;
 mod group;
+mod health;
 mod labels;
+mod limits;
+mod packing;
+mod pending;
 mod pod;
 mod refusal;
 mod resources;
+mod scale_up;
 mod selector;
 mod settings;
-#[allow(dead_code, reason = "scale-up uses the rest")]
 mod snapshot;
 mod taint;
+mod templates;
+mod turn;
 
 pub use cluster::{Budget, Cluster, DaemonSet, Node, Workload};
 pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
+pub use health::{Readiness, Standing, readiness};
 pub use labels::Labels;
+pub use packing::{Bound, Force};
 pub use pod::{
     Drain, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling, SpreadConstraint,
     Volume,
 };
 pub use refusal::Refusal;
 pub use resources::Resources;
+pub use scale_up::{Resize, ScaleUp, Unschedulable, Why};
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
 };
 pub use snapshot::{Mark, NodeId, PodId, Snapshot};
 pub use taint::{Effect, Taint, Toleration};
+pub use turn::Turn;
 
 /// The label that says which group a node belongs to.
 pub const GROUP_LABEL: &str = "plimsoll.dev/node-group";

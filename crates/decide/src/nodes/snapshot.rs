@@ -26,7 +26,9 @@ use classes::Classes;
 use filters::Filters;
 use index::{Index, Room};
 use ports::Ports;
+pub(super) use predicates::Check;
 use terms::Counters;
+pub(super) use terms::{Anti, SpreadRule};
 pub(super) use topology::NO_DOMAIN;
 use topology::Topologies;
 pub use undo::Mark;
@@ -169,6 +171,41 @@ impl<'a> Snapshot<'a> {
         self.index.set(id, self.room(id));
         self.log.push(Op::AddNode);
         id
+    }
+
+    /// Adds a node with the pods that come with it.
+    pub(super) fn add_with_daemons(
+        &mut self,
+        node: &Arc<Node>,
+        name: &str,
+        daemons: &[ClassId],
+    ) -> NodeId {
+        let id = self.add_node(node, name);
+        daemons.iter().for_each(|class| self.put_class(*class, id));
+        id
+    }
+
+    /// Adds a node that can be asked about, but is not there.
+    pub(super) fn add_model(&mut self, node: &Arc<Node>) -> NodeId {
+        let id = self.append(Like::Made(Arc::clone(node), node.name.clone()));
+        self.set_there(id, false);
+        id
+    }
+
+    /// Lets a pod of a class take room on a model, without counting it anywhere.
+    pub(super) fn occupy(&mut self, class: ClassId, model: NodeId) {
+        let (class, node) = (&self.classes[class], &mut self.nodes[model]);
+        node.slots -= 1;
+        node.ports.extend(&class.ports);
+        let width = class.request.len();
+        let free = &mut self.free[model * width..(model + 1) * width];
+        free.iter_mut().zip(&class.request).for_each(|(free, asked)| *free -= asked);
+    }
+
+    /// Tells whether the node selector and affinity of a class take a node.
+    pub(super) fn selects(&self, class: ClassId, node: NodeId) -> bool {
+        let node = &self.nodes[node];
+        self.filters.selects(self.classes[class].selector, node.shape, &node.like)
     }
 
     /// Puts a pod on a node. The pod must not be on one; nothing is asked: see [`Self::why_not`].
@@ -347,8 +384,45 @@ impl<'a> Snapshot<'a> {
         self.index_room(node);
     }
 
+    pub(super) fn ports_of(&self, class: ClassId) -> &[u32] {
+        &self.classes[class].ports
+    }
+
+    pub(super) fn volumes_of(&self, class: ClassId) -> &[u32] {
+        &self.classes[class].volumes
+    }
+
+    pub(super) fn ports_on(&self, node: NodeId) -> &[u32] {
+        &self.nodes[node].ports
+    }
+
+    pub(super) fn ports_clash(&self, wanted: &[u32], taken: &[u32]) -> bool {
+        self.ports.clash(wanted, taken).is_some()
+    }
+
+    /// Tells whether a node that looks like `node` and has these volumes attached takes those.
+    pub(super) fn takes_volumes(&self, wanted: &[u32], node: NodeId, attached: &[u32]) -> bool {
+        let attached: Vec<(u32, u32)> = attached.iter().map(|volume| (*volume, 1)).collect();
+        self.volumes.trouble(wanted, &self.nodes[node].like, &attached).is_none()
+    }
+
+    /// Gives how many more pods may use these volumes at the same time.
+    pub(super) fn exclusive_takes(&self, volumes: &[u32]) -> u32 {
+        self.volumes.exclusive_takes(volumes)
+    }
+
+    /// Tells whether a region's domains are single nodes.
+    pub(super) fn is_host_region(&self, region: usize) -> bool {
+        self.topologies.is_hostname(self.counters.regions[region].scope.topology)
+    }
+
+    /// Gives how many more pods a node takes.
+    pub(super) fn slots(&self, node: NodeId) -> i64 {
+        self.nodes[node].slots
+    }
+
     /// Lists what is left of each resource on a node.
-    fn free(&self, node: NodeId) -> &[i64] {
+    pub(super) fn free(&self, node: NodeId) -> &[i64] {
         let width = self.classes.width();
         &self.free[node * width..(node + 1) * width]
     }

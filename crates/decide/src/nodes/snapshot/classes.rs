@@ -112,7 +112,7 @@ impl Classes {
     }
 
     /// Names a counted resource.
-    pub(super) fn resource(&self, at: usize) -> &str {
+    pub(in crate::nodes) fn resource(&self, at: usize) -> &str {
         ["cpu", "memory", "ephemeral-storage"]
             .get(at)
             .copied()
@@ -121,10 +121,6 @@ impl Classes {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Class> {
         self.all.iter_mut()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Class> {
-        self.all.iter()
     }
 }
 

@@ -61,6 +61,11 @@ impl Region {
         Self { scope, ..Self::default() }
     }
 
+    /// Gives the domain of a node, `NO_DOMAIN` if it is not looked at.
+    pub(in crate::nodes) fn domain_of(&self, node: usize) -> u32 {
+        self.domain_of[node]
+    }
+
     /// Gives how many nodes a domain has.
     pub(in crate::nodes) fn nodes_in(&self, domain: u32) -> u32 {
         self.nodes_in.get(domain as usize).copied().unwrap_or(0)

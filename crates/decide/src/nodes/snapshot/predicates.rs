@@ -44,7 +44,7 @@ impl Snapshot<'_> {
     }
 
     /// Ports, resources, volumes.
-    fn check_room(&self, class: ClassId, id: NodeId) -> Option<Check> {
+    pub(in crate::nodes) fn check_room(&self, class: ClassId, id: NodeId) -> Option<Check> {
         let (class, node) = (&self.classes[class], &self.nodes[id]);
         if !class.ports.is_empty()
             && let Some(port) = self.ports.clash(&class.ports, &node.ports)
@@ -121,10 +121,22 @@ impl Snapshot<'_> {
         from: NodeId,
         may: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
+        self.index
+            .first(self.wanted(class), from, |node| may(node) && self.check(class, node).is_none())
+    }
+
+    /// Tells whether some node looks right for a class and has room for it, whatever other pods say.
+    pub(in crate::nodes) fn nodes_could_take(&self, class: ClassId) -> bool {
+        let could = |node| {
+            self.check_looks(class, node).is_none() && self.check_room(class, node).is_none()
+        };
+        self.index.first(self.wanted(class), 0, could).is_some()
+    }
+
+    fn wanted(&self, class: ClassId) -> Room {
         let request = &self.classes[class].request;
         let asked = |amount: i64| if amount > 0 { amount } else { i64::MIN };
-        let wanted = Room { cpu: asked(request[0]), memory: asked(request[1]), slots: 1 };
-        self.index.first(wanted, from, |node| may(node) && self.check(class, node).is_none())
+        Room { cpu: asked(request[0]), memory: asked(request[1]), slots: 1 }
     }
 
     /// Puts what a rule said into words.

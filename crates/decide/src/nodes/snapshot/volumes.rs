@@ -72,6 +72,13 @@ impl Volumes {
         }
     }
 
+    /// Gives how many pods may use these volumes at the same time, apart from those that do.
+    pub(super) fn exclusive_takes(&self, wanted: &[u32]) -> u32 {
+        let exclusive = |v: &&u32| self.all[**v as usize].exclusive;
+        let mut uses = wanted.iter().filter(exclusive).map(|v| self.users[*v as usize]);
+        uses.next().map_or(u32::MAX, |first| u32::from(first == 0 && uses.all(|more| more == 0)))
+    }
+
     /// Finds what is wrong with these volumes on a node with those attached.
     pub(super) fn trouble(
         &self,

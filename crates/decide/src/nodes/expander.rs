@@ -1,0 +1,166 @@
+//! Which of several groups that would all help is chosen.
+
+use super::{Expander, Settings};
+
+/// What choosing a group would mean.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Choice {
+    pub(super) group: usize,
+    pub(super) nodes: u32,
+    pub(super) pods: u32,
+    /// What the new nodes have, over all of them: thousandths of cores, and bytes.
+    pub(super) capacity: (f64, f64),
+    /// What the pods on them ask for.
+    pub(super) requested: (f64, f64),
+    /// What a node costs, if that is known.
+    pub(super) price: Option<f64>,
+    /// What one core and one byte cost, to say what the pods are worth.
+    pub(super) unit_prices: (f64, f64),
+    pub(super) priority: i32,
+    pub(super) has_gpu: bool,
+    /// How many nodes the cluster has already.
+    pub(super) cluster_nodes: usize,
+}
+
+/// Picks one choice: each expander of the chain keeps the best by its measure, and the first by name ends it.
+///
+/// `choices` are in the order of their groups' names; `round` tells the picks of one plan apart.
+pub(super) fn pick(settings: &Settings, choices: &[Choice], round: u64) -> Option<usize> {
+    let mut left: Vec<usize> = (0..choices.len()).collect();
+    for expander in &settings.expanders {
+        if left.len() <= 1 {
+            break;
+        }
+        left = if *expander == Expander::Random {
+            let at = random(settings.seed, round) % left.len() as u64;
+            vec![left[at as usize]]
+        } else {
+            keep(*expander, choices, left)
+        };
+    }
+    left.first().copied()
+}
+
+/// Keeps the choices with the least measure.
+fn keep(expander: Expander, choices: &[Choice], left: Vec<usize>) -> Vec<usize> {
+    let measured: Vec<(usize, f64)> =
+        left.iter().map(|at| (*at, measure(expander, &choices[*at]))).collect();
+    let least = measured.iter().map(|(_, m)| *m).fold(f64::INFINITY, f64::min);
+    // Without a single price there is nothing to go by.
+    if least == f64::INFINITY {
+        return left;
+    }
+    measured.into_iter().filter(|(_, m)| *m == least).map(|(at, _)| at).collect()
+}
+
+/// Gives what an expander wants to be small.
+pub(super) fn measure(expander: Expander, choice: &Choice) -> f64 {
+    match expander {
+        Expander::MostPods => -f64::from(choice.pods),
+        Expander::LeastNodes => f64::from(choice.nodes),
+        Expander::LeastWaste => waste(choice),
+        Expander::Priority => -f64::from(choice.priority),
+        Expander::Price => price(choice),
+        Expander::Random => 0.0,
+    }
+}
+
+/// Gives the wasted shares of cpu and memory, added.
+fn waste(choice: &Choice) -> f64 {
+    let share = |has: f64, asked: f64| if has > 0.0 { (has - asked) / has } else { 0.0 };
+    share(choice.capacity.0, choice.requested.0) + share(choice.capacity.1, choice.requested.1)
+}
+
+/// Gives what the nodes cost for what the pods are worth, worse the less the node's size suits the cluster's.
+fn price(choice: &Choice) -> f64 {
+    let Some(node) = choice.price else { return f64::INFINITY };
+    let worth =
+        |cpu: f64, memory: f64| cpu / 1000.0 * choice.unit_prices.0 + memory * choice.unit_prices.1;
+    // A small pod's price on both sides keeps tiny amounts from deciding.
+    let small = worth(500.0, 500.0 * 1024.0 * 1024.0);
+    let nodes = f64::from(choice.nodes);
+    let ratio = (node * nodes + small) / (worth(choice.requested.0, choice.requested.1) + small);
+    let cpu = choice.capacity.0 / nodes.max(1.0) / 1000.0;
+    let preferred = preferred_cores(choice.cluster_nodes);
+    let unfit = (preferred / cpu).max(cpu / preferred);
+    let damped = (unfit - 1.0) * (1.0 - ((nodes - 1.0) / 15.0).tanh()) + 1.0;
+    ratio * if choice.has_gpu { 1000.0 } else { damped }
+}
+
+fn preferred_cores(nodes: usize) -> f64 {
+    match nodes {
+        0..=2 => 1.0,
+        3..=6 => 2.0,
+        7..=20 => 4.0,
+        21..=60 => 8.0,
+        61..=200 => 16.0,
+        _ => 32.0,
+    }
+}
+
+/// A number that looks random but follows from the seed.
+fn random(seed: u64, round: u64) -> u64 {
+    let mut x = seed.wrapping_add(round.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(group: usize, nodes: u32, pods: u32, cpu: f64, price: f64, priority: i32) -> Choice {
+        let requested = (f64::from(pods) * 100.0, f64::from(pods) * 100.0);
+        let capacity = (f64::from(nodes) * cpu, f64::from(nodes) * cpu);
+        let unit_prices = (0.01, 0.0);
+        Choice {
+            group,
+            nodes,
+            pods,
+            capacity,
+            requested,
+            price: Some(price),
+            priority,
+            unit_prices,
+            cluster_nodes: 5,
+            ..Choice::default()
+        }
+    }
+
+    #[test]
+    fn rule_1_10_each_expander_keeps_the_best_by_its_measure() {
+        // Small nodes waste little; big ones are few; the cheap one is the third.
+        let all = [
+            choice(0, 10, 40, 400.0, 1.0, 1),
+            choice(1, 2, 40, 4000.0, 9.0, 5),
+            choice(2, 11, 44, 800.0, 0.1, 5),
+        ];
+        for (chain, best) in [
+            (vec![Expander::LeastWaste], 0),
+            (vec![Expander::LeastNodes], 1),
+            (vec![Expander::MostPods], 2),
+            (vec![Expander::Price], 2),
+            (vec![Expander::Priority, Expander::LeastNodes], 1),
+            (vec![Expander::Priority, Expander::MostPods], 2),
+            (vec![], 0),
+        ] {
+            let settings = Settings { expanders: chain.clone(), ..Settings::default() };
+            assert_eq!(pick(&settings, &all, 0), Some(best), "{chain:?}");
+        }
+    }
+
+    #[test]
+    fn random_follows_the_seed_and_reaches_every_choice() {
+        let all = [choice(0, 1, 1, 1.0, 1.0, 0), choice(1, 1, 1, 1.0, 1.0, 0)];
+        let picks: Vec<_> = (0..20)
+            .map(|seed| {
+                let settings =
+                    Settings { expanders: vec![Expander::Random], seed, ..Settings::default() };
+                assert_eq!(pick(&settings, &all, 0), pick(&settings, &all, 0));
+                pick(&settings, &all, 0)
+            })
+            .collect();
+        assert!(picks.contains(&Some(0)) && picks.contains(&Some(1)));
+    }
+}

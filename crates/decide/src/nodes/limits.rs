@@ -1,0 +1,123 @@
+//! How much more the whole cluster may have.
+
+use super::{Node, Refusal, Settings};
+
+/// What the cluster has, against what it may have.
+#[derive(Clone)]
+pub(super) struct Quota {
+    /// Each limit's name, its largest, and what there is.
+    limits: Vec<(Box<str>, i64, i64)>,
+    /// How many more nodes this plan may add.
+    plan_left: u32,
+}
+
+const NODES: &str = "nodes";
+
+impl Quota {
+    /// Counts the nodes that are there or on their way. Nobody's nodes count too.
+    pub(super) fn of<'n>(settings: &Settings, nodes: impl Iterator<Item = &'n Node>) -> Self {
+        let limits = &settings.limits;
+        let mut all = vec![
+            (Box::from("cpu"), limits.cores.max, 0),
+            (Box::from("memory"), limits.memory.max, 0),
+        ];
+        if limits.nodes > 0 {
+            all.push((NODES.into(), i64::from(limits.nodes), 0));
+        }
+        all.extend(limits.resources.iter().map(|(name, range)| (name.clone(), range.max, 0)));
+        let mut quota = Self { limits: all, plan_left: settings.scale_up.max_nodes };
+        for node in nodes {
+            quota.add(node, 1);
+        }
+        quota
+    }
+
+    fn add(&mut self, node: &Node, nodes: u32) {
+        let is_virtual = node.labels.get("type") == Some("virtual-kubelet");
+        for (name, _, used) in &mut self.limits {
+            if !is_virtual || &**name == NODES {
+                *used += amount(name, node) * i64::from(nodes);
+            }
+        }
+    }
+
+    /// Counts nodes of a plan.
+    pub(super) fn take(&mut self, node: &Node, nodes: u32) {
+        self.add(node, nodes);
+        self.plan_left = self.plan_left.saturating_sub(nodes);
+    }
+
+    /// Gives how many more nodes this plan may add.
+    pub(super) fn plan_left(&self) -> u32 {
+        self.plan_left
+    }
+
+    /// Gives how many more nodes the limit on their number lets in.
+    pub(super) fn nodes_left(&self) -> u32 {
+        let of_nodes = self.limits.iter().find(|(name, ..)| &**name == NODES);
+        let left = of_nodes.map_or(i64::MAX, |(_, max, used)| (max - used).max(0));
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    /// Gives how many more nodes like this one every limit lets in.
+    pub(super) fn allows(&self, node: &Node) -> u32 {
+        let left = self.limits.iter().map(|(name, max, used)| match amount(name, node) {
+            0 => u32::MAX,
+            each => u32::try_from(((max - used) / each).max(0)).unwrap_or(u32::MAX),
+        });
+        left.min().unwrap_or(u32::MAX).min(self.plan_left)
+    }
+
+    /// Names the limit that lets no more nodes like this one in.
+    pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
+        if self.plan_left == 0 {
+            return Some(Refusal::LimitReached("nodes of one plan".into()));
+        }
+        let full = |(name, max, used): &&(Box<str>, i64, i64)| used + amount(name, node) > *max;
+        let full = self.limits.iter().filter(|(name, ..)| amount(name, node) > 0).find(full);
+        full.map(|(name, ..)| Refusal::LimitReached(name.clone()))
+    }
+}
+
+/// Gives what a node counts for a limit; its cores are rounded up.
+fn amount(name: &str, node: &Node) -> i64 {
+    match name {
+        NODES => 1,
+        "cpu" => (node.capacity.cpu + 999) / 1000,
+        _ => node.capacity.get(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, Range, Resources};
+    use super::*;
+
+    fn node(cpu: i64, memory: i64) -> Node {
+        Node { capacity: Resources { cpu, memory, ..Resources::default() }, ..Node::default() }
+    }
+
+    #[test]
+    fn rule_1_7_cores_of_a_node_are_rounded_up_and_every_limit_counts() {
+        for (cores, memory, nodes, allowed) in [
+            (8, 100, 0, 2), // 4 cores used, 2 each
+            (9, 100, 0, 2), // a half core does not help
+            (5, 100, 0, 0),
+            (100, 50, 0, 4), // memory: 10 used, 10 each
+            (100, 100, 3, 1),
+            (100, 100, 2, 0),
+        ] {
+            let limits = Limits {
+                nodes,
+                cores: Range { min: 0, max: cores },
+                memory: Range { min: 0, max: memory },
+                ..Limits::default()
+            };
+            let settings = Settings { limits, ..Settings::default() };
+            let there = [node(1500, 5), node(1001, 5)];
+            let quota = Quota::of(&settings, there.iter());
+            assert_eq!(quota.allows(&node(1500, 10)), allowed, "{cores} {memory} {nodes}");
+            assert_eq!(quota.refusal(&node(1500, 10)).is_some(), allowed == 0);
+        }
+    }
+}

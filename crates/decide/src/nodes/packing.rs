@@ -1,0 +1,378 @@
+//! Packs waiting pods into new nodes of a group, a kind at a time.
+//!
+//! First fit, biggest kinds first. Nodes with the same contents are kept as one run, so that a thousand equal nodes cost
+//! as much as one. What happens inside one node (ports, anti-affinity by host) is counted in its run; what happens in
+//! a zone is counted in the snapshot, and taken back at the end.
+//!
+//! A kind that has to spread over zones, or that its own zone refuses, may also open nodes of the group's partners in
+//! other zones: one plan satisfies it, not one node a turn.
+
+mod bound;
+mod profile;
+mod run;
+
+use super::snapshot::{ClassId, NO_DOMAIN, SpreadRule};
+use super::templates::Mould;
+use super::{NodeId, Snapshot};
+
+pub(super) use bound::bound;
+pub use bound::{Bound, Force};
+pub(super) use profile::{Profile, Profiles};
+pub(super) use run::Run;
+use run::{Fill, Runs};
+
+/// So many pods of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    pub(super) class: ClassId,
+    pub(super) count: u32,
+}
+
+/// A group that may be given new nodes.
+pub(super) struct Offer<'m> {
+    pub(super) mould: &'m Mould,
+    /// How many nodes it can still get.
+    pub(super) room: u32,
+}
+
+/// What goes where.
+#[derive(Default)]
+pub(super) struct Packed {
+    /// New nodes; [`Run::offer`] says of which offer.
+    pub(super) runs: Vec<Run>,
+    /// Pods that nodes which are there can take after all, now that others have a place.
+    pub(super) elsewhere: Vec<(ClassId, NodeId)>,
+    /// How many pods of each demand have a place.
+    pub(super) placed: Vec<u32>,
+}
+
+impl Packed {
+    pub(super) fn nodes(&self) -> u32 {
+        self.runs.iter().map(|run| run.nodes).sum()
+    }
+
+    pub(super) fn pods(&self) -> u32 {
+        self.placed.iter().sum()
+    }
+}
+
+/// Packs `demand`, in its order, into new nodes of `offers`: the first is the one asked, the others its partners.
+pub(super) fn pack(
+    snapshot: &mut Snapshot<'_>,
+    profiles: &Profiles,
+    offers: &[Offer<'_>],
+    demand: &[Demand],
+    max_nodes: u32,
+) -> Packed {
+    let mark = snapshot.mark();
+    let fresh =
+        offers.iter().enumerate().map(|(at, offer)| Run::fresh(snapshot, offer, at)).collect();
+    let mut packer = Packer {
+        snapshot,
+        profiles,
+        offers,
+        fresh,
+        rooms: offers.iter().map(|offer| offer.room).collect(),
+        nodes_left: max_nodes,
+        runs: Runs::default(),
+        elsewhere: Vec::new(),
+        changes: Vec::new(),
+        is_alone: demand.len() == 1,
+    };
+    let placed = demand.iter().map(|d| packer.pack_class(d.class, d.count)).collect();
+    packer.take_back();
+    let runs = packer.runs.into_all();
+    let elsewhere = packer.elsewhere;
+    snapshot.undo_to(mark);
+    Packed { runs, elsewhere, placed }
+}
+
+struct Packer<'p, 's> {
+    snapshot: &'p mut Snapshot<'s>,
+    profiles: &'p Profiles,
+    offers: &'p [Offer<'p>],
+    /// An empty new node of each offer.
+    fresh: Vec<Run>,
+    rooms: Vec<u32>,
+    nodes_left: u32,
+    runs: Runs,
+    elsewhere: Vec<(ClassId, NodeId)>,
+    changes: Vec<Change>,
+    /// Only one kind is packed.
+    is_alone: bool,
+}
+
+/// A count in the snapshot that is to be taken back.
+enum Change {
+    Plain { counter: usize, domain: u32, by: i32 },
+    Spread { counter: usize, domain: u32, by: i32 },
+    Nodes { region: usize, domain: u32, by: i32 },
+}
+
+impl Packer<'_, '_> {
+    /// Packs up to `count` pods of a class; gives how many found a place.
+    fn pack_class(&mut self, class: ClassId, count: u32) -> u32 {
+        let profiles = self.profiles;
+        let profile = &profiles[class];
+        // A volume for one pod only lets one of them in, and none if somebody has it.
+        let count = count.min(self.snapshot.exclusive_takes(&profile.volumes));
+        let mut left = count;
+        if profile.is_free_of_others() {
+            left -= self.fill_runs(profile, class, left, None);
+            left -= self.open(profile, class, left, 0);
+            return count - left;
+        }
+        let mut refused_at = None;
+        loop {
+            let before = left;
+            left -= self.fill_existing(profile, class, left, &mut refused_at);
+            for offer in self.by_count(profile) {
+                left -= self.fill_runs(profile, class, left, Some(offer));
+                if left == before {
+                    left -= self.open(profile, class, left, offer);
+                }
+                if left < before {
+                    break;
+                }
+            }
+            if left == before || left == 0 {
+                return count - left;
+            }
+        }
+    }
+
+    /// Lists the offers, those first whose domain has the fewest pods that the class spreads over.
+    fn by_count(&self, profile: &Profile) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.offers.len()).collect();
+        if let Some((rule, _)) = profile.domain.spread.first() {
+            let counter = &self.snapshot.counters.spread[rule.counter];
+            let region = &self.snapshot.counters.regions[counter.region];
+            all.sort_by_key(|at| {
+                let domain = region.domain_of(self.offers[*at].mould.model);
+                if domain == NO_DOMAIN { u32::MAX } else { counter.at(domain) }
+            });
+        }
+        all
+    }
+
+    /// Lets nodes that are there take pods, which others may have made possible.
+    fn fill_existing(
+        &mut self,
+        profile: &Profile,
+        class: ClassId,
+        left: u32,
+        refused_at: &mut Option<u64>,
+    ) -> u32 {
+        let mut placed = 0;
+        while placed < left && profile.may_fit_existing {
+            // Nothing that could let it in has changed since it was refused.
+            let stamp = self.stamp(profile);
+            if *refused_at == Some(stamp) {
+                break;
+            }
+            let Some(node) = self.snapshot.first_fit_of(class, 0, |_| true) else {
+                *refused_at = Some(stamp);
+                break;
+            };
+            self.snapshot.put_class(class, node);
+            self.elsewhere.push((class, node));
+            placed += 1;
+        }
+        placed
+    }
+
+    fn stamp(&self, profile: &Profile) -> u64 {
+        let counters = &self.snapshot.counters;
+        let least = profile.domain.spread.iter().map(|(rule, _)| {
+            let counter = &counters.spread[rule.counter];
+            u64::from(counter.least(&counters.regions[counter.region]))
+        });
+        let met =
+            profile.affinity().map(|counter| u64::from(counters.plain[counter].total > 0) << 32);
+        least.chain(met).sum()
+    }
+
+    /// Lets nodes opened so far take pods, in the order in which they were opened.
+    fn fill_runs(
+        &mut self,
+        profile: &Profile,
+        class: ClassId,
+        left: u32,
+        only: Option<usize>,
+    ) -> u32 {
+        let mut placed = 0;
+        let mut at = self.runs.start(&profile.request);
+        while placed < left
+            && let Some(place) = at
+        {
+            let run = self.runs.get(place);
+            let is_meant = only.is_none_or(|offer| offer == run.offer);
+            let each = if is_meant { self.each_takes(profile, run) } else { 0 };
+            if each == 0 {
+                at = self.runs.next(place, &profile.request);
+                continue;
+            }
+            let offer = run.offer;
+            let nodes = if profile.is_first(self.snapshot) && !profile.local.affinity.is_empty() {
+                1
+            } else {
+                run.nodes
+            };
+            let total = (left - placed)
+                .min(self.domain_takes(profile, offer))
+                .min(each.saturating_mul(nodes));
+            if total == 0 {
+                at = self.runs.next(place, &profile.request);
+                continue;
+            }
+            let fill = Fill { class, each, total, profile };
+            let after = self.runs.fill(place, &fill);
+            self.count(profile, offer, total);
+            placed += total;
+            at = self.runs.next(after, &profile.request);
+        }
+        placed
+    }
+
+    /// Opens new nodes of an offer.
+    fn open(&mut self, profile: &Profile, class: ClassId, left: u32, offer: usize) -> u32 {
+        let may = self.rooms[offer].min(self.nodes_left);
+        if left == 0 || may == 0 || self.domain_check(profile, offer).is_none() {
+            return 0;
+        }
+        let each = self.each_takes(profile, &self.fresh[offer]);
+        let may = if profile.is_first(self.snapshot) && !profile.local.affinity.is_empty() {
+            may.min(1)
+        } else {
+            may
+        };
+        let total = left.min(self.domain_takes(profile, offer)).min(each.saturating_mul(may));
+        if total == 0 {
+            return 0;
+        }
+        let nodes = total.div_ceil(each);
+        // Spread by host looks at all nodes, so what is left over must not stand out.
+        let evens = self.is_alone && !profile.local.spread.is_empty();
+        let each = if evens { total.div_ceil(nodes) } else { each };
+        let fill = Fill { class, each, total, profile };
+        self.runs.push(self.fresh[offer].opened(nodes), &fill, evens);
+        self.rooms[offer] -= nodes;
+        self.nodes_left -= nodes;
+        self.count_nodes(offer, nodes);
+        self.count(profile, offer, total);
+        total
+    }
+
+    /// Gives how many pods of a class each node of a run takes, as far as what happens inside a node decides.
+    fn each_takes(&self, profile: &Profile, run: &Run) -> u32 {
+        let mut most = run.takes(&profile.request);
+        let local = &profile.local;
+        for anti in &local.anti {
+            most = if run.count(anti.counter) > 0 {
+                0
+            } else if anti.means_itself {
+                most.min(1)
+            } else {
+                most
+            };
+        }
+        if most == 0 || local.unwanted_by.iter().any(|counter| run.count(*counter) > 0) {
+            return 0;
+        }
+        if local.affinity.iter().any(|counter| run.count(*counter) == 0)
+            && !profile.is_first(self.snapshot)
+        {
+            return 0;
+        }
+        for (rule, _) in &local.spread {
+            most = most.min(self.host_takes(rule, run));
+        }
+        if !profile.ports.is_empty() {
+            let clashes = self.snapshot.ports_clash(&profile.ports, &run.ports);
+            most = if clashes { 0 } else { most.min(1) };
+        }
+        if profile.volumes.is_empty() || most == 0 {
+            return most;
+        }
+        let model = self.offers[run.offer].mould.model;
+        let takes = self.snapshot.takes_volumes(&profile.volumes, model, &run.volumes);
+        if takes { most } else { 0 }
+    }
+
+    /// Spread by host: other new nodes may have none of these pods, so the least count is taken as 0, except where
+    /// only one kind is packed, whose pods are then spread evenly.
+    fn host_takes(&self, rule: &SpreadRule, run: &Run) -> u32 {
+        let counter = &self.snapshot.counters.spread[rule.counter];
+        let region = &self.snapshot.counters.regions[counter.region];
+        let least = match (self.is_alone, region.present()) {
+            (true, 0) => u32::MAX,
+            (true, _) => counter.least(region),
+            (false, _) => 0,
+        };
+        let least = if rule.min_domains > 1 { 0 } else { least };
+        let (most, have) = (least.saturating_add(rule.max_skew), run.spread_count(rule.counter));
+        match rule.own {
+            0 if have <= most => u32::MAX,
+            0 => 0,
+            _ => most.saturating_sub(have),
+        }
+    }
+
+    /// Gives how many pods of a class the domains of an offer take.
+    fn domain_takes(&self, profile: &Profile, offer: usize) -> u32 {
+        self.domain_check(profile, offer).unwrap_or(0)
+    }
+
+    fn domain_check(&self, profile: &Profile, offer: usize) -> Option<u32> {
+        let model = self.offers[offer].mould.model;
+        profile.domain_takes(self.snapshot, model, profile.is_first(self.snapshot)).ok()
+    }
+
+    /// Counts pods in the domains of an offer.
+    fn count(&mut self, profile: &Profile, offer: usize, pods: u32) {
+        let (model, by) = (self.offers[offer].mould.model, pods.cast_signed());
+        // By host, which one it is does not matter here; that there are such pods does.
+        for counter in profile.domain.counts_for.iter().chain(&profile.local.counts_for) {
+            let topology = self.snapshot.counters.plain[*counter].topology;
+            let domain = self.snapshot.topologies.domain(topology, model);
+            self.change(Change::Plain { counter: *counter, domain, by });
+        }
+        for counter in &profile.domain.spreads_for {
+            let region = self.snapshot.counters.spread[*counter].region;
+            let domain = self.snapshot.counters.regions[region].domain_of(model);
+            self.change(Change::Spread { counter: *counter, domain, by });
+        }
+    }
+
+    fn count_nodes(&mut self, offer: usize, nodes: u32) {
+        let model = self.offers[offer].mould.model;
+        for region in 0..self.snapshot.counters.regions.len() {
+            let domain = self.snapshot.counters.regions[region].domain_of(model);
+            if !self.snapshot.is_host_region(region) {
+                self.change(Change::Nodes { region, domain, by: nodes.cast_signed() });
+            }
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        make(self.snapshot, &change, 1);
+        self.changes.push(change);
+    }
+
+    fn take_back(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            make(self.snapshot, &change, -1);
+        }
+    }
+}
+
+fn make(snapshot: &mut Snapshot<'_>, change: &Change, sign: i32) {
+    let counters = &mut snapshot.counters;
+    match *change {
+        Change::Plain { counter, domain, by } => counters.plain[counter].add(domain, sign * by),
+        Change::Spread { counter, domain, by } => counters.spread[counter].add(domain, sign * by),
+        Change::Nodes { region, domain, by } => {
+            counters.regions[region].add_nodes(domain, sign * by)
+        }
+    }
+}

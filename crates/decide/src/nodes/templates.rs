@@ -1,0 +1,148 @@
+//! What a new node of a group would look like, and which daemons it would carry.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::health::{self, Readiness, SETTLED_AFTER};
+use super::snapshot::ClassId;
+use super::{
+    Cluster, Effect, GROUP_LABEL, Group, HOSTNAME_LABEL, Node, NodeId, Pod, PodId, Settings,
+    Snapshot, TO_BE_DELETED_TAINT, Taint, Template, Toleration,
+};
+
+/// What a new node of a group would look like.
+pub(super) struct Mould {
+    pub(super) node: Arc<Node>,
+    /// The pods that come with it: daemons and mirror pods.
+    pub(super) daemons: Vec<ClassId>,
+    /// A node of the snapshot that is not there, but can be asked about: it looks like a new node with its daemons.
+    pub(super) model: NodeId,
+}
+
+/// Taints that go away by themselves, or that we set: a new node has none of them.
+const PASSING_TAINTS: [&str; 13] = [
+    TO_BE_DELETED_TAINT,
+    "DeletionCandidateOfClusterAutoscaler",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "cloud.google.com/impending-node-termination",
+    "NodeWithImpairedVolumes",
+];
+const STATUS_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/";
+/// The taints that the DaemonSet controller lets every daemon tolerate.
+const DAEMON_TOLERATIONS: [(&str, Effect); 6] = [
+    ("node.kubernetes.io/not-ready", Effect::NoExecute),
+    ("node.kubernetes.io/unreachable", Effect::NoExecute),
+    ("node.kubernetes.io/disk-pressure", Effect::NoSchedule),
+    ("node.kubernetes.io/memory-pressure", Effect::NoSchedule),
+    ("node.kubernetes.io/pid-pressure", Effect::NoSchedule),
+    ("node.kubernetes.io/unschedulable", Effect::NoSchedule),
+];
+
+/// Makes the mould of a group: from a settled node of its own, else from its template, else from any node it has.
+pub(super) fn mould(
+    snapshot: &mut Snapshot<'_>,
+    group: &Group,
+    members: &[NodeId],
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Mould> {
+    let settled = |node: &&NodeId| is_settled(snapshot.looks(**node), settings, now);
+    let real = members.iter().find(settled).copied();
+    let real = real.or_else(|| members.first().copied().filter(|_| group.template.is_none()));
+    let mut node = match real {
+        Some(real) => snapshot.looks(real).clone(),
+        None => of_template(group.template.as_ref()?),
+    };
+    node.name = format!("template-node-for-{}", group.name).into();
+    node.group = Some(group.name.clone());
+    node.labels = node.labels.with(HOSTNAME_LABEL, &node.name).with(GROUP_LABEL, &group.name);
+    node.taints = node.taints.iter().filter(|t| !is_passing(t, settings)).cloned().collect();
+    node.unschedulable = false;
+    let node = Arc::new(node);
+    let model = snapshot.add_model(&node);
+    let daemons = daemons(snapshot, real, model, settings);
+    daemons.iter().for_each(|class| snapshot.occupy(*class, model));
+    Some(Mould { node, daemons, model })
+}
+
+fn of_template(template: &Template) -> Node {
+    Node {
+        labels: template.labels.clone(),
+        taints: template.taints.clone(),
+        capacity: template.capacity.clone(),
+        allocatable: template.allocatable.clone(),
+        is_ready: true,
+        ..Node::default()
+    }
+}
+
+fn is_settled(node: &Node, settings: &Settings, now: Timestamp) -> bool {
+    let changed_long_ago =
+        node.ready_changed_at.is_none_or(|at| now.duration_since(at) >= SETTLED_AFTER);
+    !node.unschedulable
+        && changed_long_ago
+        && health::readiness(node, settings, now) == Readiness::Ready
+}
+
+fn is_passing(taint: &Taint, settings: &Settings) -> bool {
+    PASSING_TAINTS.contains(&&*taint.key)
+        || taint.key.starts_with(STATUS_PREFIX)
+        || settings.scale_up.status_taints.contains(&taint.key)
+        || health::is_startup_taint(taint, settings)
+}
+
+/// The daemons of the real node, and those it lacks if they are sure to come.
+fn daemons(
+    snapshot: &Snapshot<'_>,
+    real: Option<NodeId>,
+    model: NodeId,
+    settings: &Settings,
+) -> Vec<ClassId> {
+    let cluster = snapshot.cluster;
+    let comes_along = |pod: &Pod| (pod.is_daemon() || pod.drain.is_mirror) && !pod.spec.terminating;
+    let on_it = real.map_or(&[][..], |node| snapshot.pods_on(node));
+    let along: Vec<PodId> =
+        on_it.iter().copied().filter(|pod| comes_along(&cluster.pods[*pod])).collect();
+    let there: Vec<&Pod> = along.iter().map(|pod| &cluster.pods[*pod]).collect();
+    let mut all: Vec<ClassId> = along.iter().map(|pod| snapshot.classes.of_pod(*pod)).collect();
+    let wants_all = real.is_none() || settings.scale_up.force_daemon_sets;
+    let missing = missing(cluster, &there, wants_all);
+    all.extend(missing.map(|set| snapshot.classes.of_daemon(set)).filter(|class| {
+        let tolerations = &snapshot.classes[*class].spec.tolerations;
+        let looks = snapshot.looks(model);
+        snapshot.selects(*class, model) && looks.taints.iter().all(|t| is_borne(t, tolerations))
+    }));
+    all.sort_unstable();
+    all
+}
+
+fn missing<'c>(
+    cluster: &'c Cluster,
+    there: &'c [&'c Pod],
+    wants_all: bool,
+) -> impl Iterator<Item = usize> + 'c {
+    let sets = cluster.daemon_sets.iter().enumerate();
+    sets.filter(move |(_, set)| {
+        let is_there = there.iter().any(|pod| {
+            let owned = pod.owner.as_ref().is_some_and(|o| o.name == set.name);
+            owned && pod.spec.namespace == set.spec.namespace
+        });
+        !is_there && (wants_all || set.is_node_critical)
+    })
+    .map(|(at, _)| at)
+}
+
+fn is_borne(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    !taint.keeps_away()
+        || taint.tolerated_by(tolerations)
+        || DAEMON_TOLERATIONS.contains(&(&taint.key, taint.effect))
+}
