@@ -52,8 +52,12 @@ pub static KINDS: &[&Kind] = &[
     &autoscaling::FLEET_AUTOSCALER,
     &allocation::GAME_SERVER_ALLOCATION,
     &multicluster::GAME_SERVER_ALLOCATION_POLICY,
+    &plimsoll::auto_scale_policy::KIND,
+    &plimsoll::container_stats::KIND,
+    &plimsoll::metric_series::KIND,
     &plimsoll::node_autoscaler::KIND,
     &plimsoll::node_group::KIND,
+    &plimsoll::scaling_policy::KIND,
 ];
 
 /// Finds a kind by what an object says of itself. A missing `apiVersion` is the kind's own.

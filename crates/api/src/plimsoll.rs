@@ -1,7 +1,11 @@
 //! Plimsoll's own kinds: `plimsoll.dev/v1alpha1`.
 
+pub mod auto_scale_policy;
+pub mod container_stats;
+pub mod metric_series;
 pub mod node_autoscaler;
 pub mod node_group;
+pub mod scaling_policy;
 mod span;
 
 use k8s_openapi::api::core::v1::Taint;
@@ -14,8 +18,12 @@ use serde_json::Value;
 
 use crate::Problem;
 
+pub use auto_scale_policy::AutoScalePolicy;
+pub use container_stats::ContainerStats;
+pub use metric_series::MetricSeries;
 pub use node_autoscaler::NodeAutoscaler;
 pub use node_group::NodeGroup;
+pub use scaling_policy::ScalingPolicy;
 pub use span::Span;
 
 /// The group of all kinds in here.
