@@ -1,9 +1,8 @@
 //! `plimsoll evaluate`: what would be decided about the objects in these files?
 
-#![allow(dead_code, reason = "goes with the first decision")]
-
 mod decision;
 pub(crate) mod load;
+mod policies;
 mod world;
 
 use std::io::Write;
@@ -37,8 +36,11 @@ pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
 
 /// Decides about one object with the others as its world; `None` where there is nothing to decide.
 fn decide(object: &Object, world: &World) -> Option<Decision> {
-    let _ = (object, world);
-    None
+    match object.kind.as_str() {
+        "AutoScalePolicy" => policies::service(object, world),
+        "ScalingPolicy" => policies::scaling(object, world),
+        _ => None,
+    }
 }
 
 fn print(decisions: &[Decision], output: Output) -> std::io::Result<()> {

@@ -4,6 +4,7 @@
 
 mod evaluate;
 mod guide;
+mod policies;
 mod vectors;
 
 use std::path::{Path, PathBuf};

@@ -11,7 +11,6 @@ use crate::{plimsoll, root};
 
 /// Checks one file of vectors. `on_purpose` lists the cases that are answered differently, with the reason for each;
 /// a case listed there that does give the recorded answer is an error too, so that the list stays honest.
-#[allow(dead_code, reason = "goes with the first decision")]
 pub(crate) fn check(file: &str, on_purpose: &[(&str, &str)]) {
     let text = fs::read_to_string(root().join("vectors").join(file)).unwrap();
     let cases: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

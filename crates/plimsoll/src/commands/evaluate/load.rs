@@ -64,8 +64,14 @@ pub(crate) fn file(path: &Path) -> Result<Vec<Value>, Problem> {
         let value = serde_json::from_str(&text).map_err(|err| whole(format!("not JSON: {err}")))?;
         return Ok(vec![value]);
     }
-    let documents =
-        serde_saphyr::from_multiple(&text).map_err(|err| whole(format!("not YAML: {err}")))?;
+    // A number that is none (`.nan`) is a point that was not measured; in JSON's terms it is null.
+    let options = serde_saphyr::options! {
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::PassThrough,
+    };
+    let documents = serde_saphyr::from_multiple_with_options(&text, options).map_err(|err| {
+        let said = err.to_string();
+        whole(format!("not YAML: {}", said.lines().next().unwrap_or_default()))
+    })?;
     Ok(documents.into_iter().filter(|d: &Value| !d.is_null()).collect())
 }
 
