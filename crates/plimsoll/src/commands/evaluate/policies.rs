@@ -149,10 +149,8 @@ fn vote_json(vote: &Vote, spec: &ScalingPolicySpec) -> Value {
         }
         Vote::Absent(..) => {}
         Vote::Doubt(_, why, on_error) => {
-            let words = match why {
-                Why::Failed { words } => words.clone(),
-                other => other.to_string(),
-            };
+            let words =
+                if let Why::Failed { words } = why { words.clone() } else { why.to_string() };
             out.insert("error".to_owned(), words.into());
             if *on_error == checks::OnError::Hold {
                 out.insert("direction".to_owned(), Direction::None.name().into());

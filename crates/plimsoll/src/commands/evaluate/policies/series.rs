@@ -70,13 +70,12 @@ pub(super) fn of_policy(policy: &AutoScalePolicySpec, namespace: &str, world: &W
         series.service_id.as_deref() == Some(policy.service_id.as_str())
             && series.is_of(policy.metric.name())
     };
-    match only(world, namespace, is_asked) {
-        Found::Nothing => {
-            let (service, relative_to) = (policy.service_id.as_str(), policy.relative_to);
-            of_containers(service, policy.metric, relative_to, namespace, world)
-        }
-        found => found,
+    let found = only(world, namespace, is_asked);
+    if !matches!(found, Found::Nothing) {
+        return found;
     }
+    let (service, relative_to) = (policy.service_id.as_str(), policy.relative_to);
+    of_containers(service, policy.metric, relative_to, namespace, world)
 }
 
 fn of_containers(
