@@ -1,6 +1,7 @@
 //! Which game server a request gets, and what the request does to it.
 
 mod apply;
+mod clusters;
 mod index;
 mod order;
 mod request;
@@ -8,6 +9,7 @@ mod scan;
 mod selector;
 
 pub use apply::{LAST_ALLOCATED, apply};
+pub use clusters::{ClusterPolicy, next_cluster};
 pub use index::{Index, Picked};
 pub use request::{
     Allocation, CounterAction, CounterBounds, CounterVerb, ListAction, ListBounds, Request,

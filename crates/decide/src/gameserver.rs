@@ -3,9 +3,12 @@
 //! A view is cheap to keep by the hundred thousand: names are shared, and an absent map costs nothing.
 
 pub mod counter;
+mod lifecycle;
 pub mod list;
 mod occupancy;
+pub mod ports;
 mod priority;
+pub mod sdk;
 mod state;
 
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use counter::Counter;
+pub use lifecycle::Event;
 pub use list::List;
 pub use occupancy::{NodeLoad, Occupancy};
 pub use priority::{First, Measure, Missing, Priority, Rank, Source};

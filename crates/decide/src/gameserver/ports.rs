@@ -1,0 +1,181 @@
+//! Which host ports a game server gets.
+//!
+//! Ports are given out before it is known which node a server goes to. So there is a map of ports for each node without saying
+//! which is which: as many servers may share a port as there are nodes, and the scheduler keeps them apart.
+
+mod assign;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+pub use assign::{Port, PortPolicy, Protocol, assign, needed};
+
+/// The ports of one named range.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    range: RangeInclusive<u16>,
+    /// The ports in use, one set for each node; the fullest come first.
+    maps: Vec<BTreeSet<u16>>,
+    /// What each server has, by its uid.
+    held: BTreeMap<Arc<str>, Held>,
+    /// Where the search goes on, so that a port just given back is not given out at once.
+    next: u16,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    map: usize,
+    ports: Vec<u16>,
+}
+
+/// A server that had ports before this began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// Its node, if it has one.
+    pub node: Option<Arc<str>>,
+    /// Its Dynamic and Passthrough ports of this range.
+    pub ports: Vec<u16>,
+}
+
+impl Ports {
+    /// Begins with the nodes and the servers that are there.
+    pub fn new(range: RangeInclusive<u16>, nodes: &[Arc<str>], holders: &[Holder]) -> Self {
+        let mut by_node: BTreeMap<&str, Vec<&Holder>> =
+            nodes.iter().map(|node| (&**node, Vec::new())).collect();
+        let mut adrift = Vec::new();
+        for holder in holders {
+            match holder.node.as_deref().and_then(|node| by_node.get_mut(node)) {
+                Some(there) => there.push(holder),
+                None => adrift.push(holder),
+            }
+        }
+        let mut groups: Vec<Vec<&Holder>> = by_node.into_values().collect();
+        groups.sort_by_key(|group| {
+            std::cmp::Reverse(group.iter().map(|h| h.ports.len()).sum::<usize>())
+        });
+        let next = *range.start();
+        let mut ports =
+            Self { range, maps: vec![BTreeSet::new(); groups.len()], held: BTreeMap::new(), next };
+        for (map, group) in groups.into_iter().enumerate() {
+            group.into_iter().for_each(|holder| ports.hold(map, holder));
+        }
+        for holder in adrift {
+            let is_free = |map: &BTreeSet<u16>| holder.ports.iter().all(|port| !map.contains(port));
+            let map = ports.maps.iter().position(is_free).unwrap_or_else(|| ports.open());
+            ports.hold(map, holder);
+        }
+        ports
+    }
+
+    /// Gives a server `count` different ports that can all be had on one node; nothing when the range is smaller than that. A server
+    /// that is asked about again gets what it has.
+    pub fn allocate(&mut self, uid: &Arc<str>, count: usize) -> Option<Vec<u16>> {
+        if let Some(held) = self.held.get(uid) {
+            return Some(held.ports.clone());
+        }
+        let size = self.range.len();
+        if count > size {
+            return None;
+        }
+        let has_room = |map: &BTreeSet<u16>| size - map.len() >= count;
+        let map = self.maps.iter().position(has_room).unwrap_or_else(|| self.open());
+        let used = &self.maps[map];
+        let from_here = (self.next..=*self.range.end()).chain(*self.range.start()..self.next);
+        let ports: Vec<u16> = from_here.filter(|port| !used.contains(port)).take(count).collect();
+        if let Some(last) = ports.last() {
+            self.next = if last == self.range.end() { *self.range.start() } else { last + 1 };
+        }
+        self.maps[map].extend(&ports);
+        self.held.insert(Arc::clone(uid), Held { map, ports: ports.clone() });
+        Some(ports)
+    }
+
+    /// Takes back what a server has. Taking back twice does no harm.
+    pub fn release(&mut self, uid: &str) {
+        if let Some(held) = self.held.remove(uid) {
+            self.maps[held.map].retain(|port| !held.ports.contains(port));
+        }
+    }
+
+    fn open(&mut self) -> usize {
+        self.maps.push(BTreeSet::new());
+        self.maps.len() - 1
+    }
+
+    fn hold(&mut self, map: usize, holder: &Holder) {
+        let ports: Vec<u16> =
+            holder.ports.iter().copied().filter(|port| self.range.contains(port)).collect();
+        self.maps[map].extend(&ports);
+        self.held.insert(Arc::clone(&holder.uid), Held { map, ports });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn uid(number: usize) -> Arc<str> {
+        format!("uid-{number}").into()
+    }
+
+    #[test]
+    fn a_port_is_shared_only_once_a_node_is_full() {
+        let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
+        let first: Vec<_> = (0..3).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
+        assert_eq!(first, [7000, 7001, 7002]);
+        assert_eq!(ports.allocate(&uid(3), 1), Some(vec![7000]), "a node more is made up");
+    }
+
+    #[test]
+    fn a_server_with_several_ports_gets_them_on_one_node() {
+        let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
+        ports.allocate(&uid(0), 2).unwrap();
+        let two = ports.allocate(&uid(1), 2).unwrap();
+        assert_ne!(two[0], two[1]);
+        assert_eq!(ports.allocate(&uid(2), 4), None, "the range has three");
+        assert_eq!(ports.allocate(&uid(1), 2), Some(two), "asking again changes nothing");
+    }
+
+    #[test]
+    fn ports_of_servers_that_were_there_are_taken() {
+        let holder = |n, node: Option<&str>, port| Holder {
+            uid: uid(n),
+            node: node.map(Arc::from),
+            ports: vec![port],
+        };
+        let holders =
+            [holder(0, Some("b"), 7000), holder(1, None, 7000), holder(2, Some("b"), 7001)];
+        let mut ports = Ports::new(7000..=7002, &["a".into(), "b".into()], &holders);
+        assert_eq!(
+            ports.allocate(&uid(9), 1),
+            Some(vec![7002]),
+            "the fullest node is filled first"
+        );
+        ports.release("uid-0");
+        ports.release("uid-0");
+        assert_eq!(ports.allocate(&uid(10), 1), Some(vec![7000]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_node_gives_a_port_twice(
+            steps in proptest::collection::vec((0..20_usize, proptest::option::of(1..4_usize)), 1..200)
+        ) {
+            let mut ports = Ports::new(7000..=7009, &["a".into(), "b".into()], &[]);
+            for (server, wanted) in steps {
+                match wanted {
+                    Some(count) => drop(ports.allocate(&uid(server), count)),
+                    None => ports.release(&uid(server)),
+                }
+                let held: usize = ports.held.values().map(|h| h.ports.len()).sum();
+                let used: usize = ports.maps.iter().map(BTreeSet::len).sum();
+                prop_assert_eq!(held, used);
+            }
+        }
+    }
+}

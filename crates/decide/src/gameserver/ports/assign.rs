@@ -1,0 +1,135 @@
+//! What becomes of a server's list of ports once its host ports are known.
+
+use std::sync::Arc;
+
+/// One of a server's `spec.ports`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// `name`.
+    pub name: Arc<str>,
+    /// `range`.
+    pub range: Arc<str>,
+    /// `portPolicy`.
+    pub policy: PortPolicy,
+    /// `protocol`.
+    pub protocol: Protocol,
+    /// `containerPort`.
+    pub container_port: Option<u16>,
+    /// `hostPort`.
+    pub host_port: Option<u16>,
+}
+
+/// Who picks the host port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortPolicy {
+    /// We do.
+    Dynamic,
+    /// The user did.
+    Static,
+    /// We do, and the container listens on the same one.
+    Passthrough,
+    /// Nobody: there is none.
+    None,
+}
+
+impl PortPolicy {
+    /// Whether a host port has to be found.
+    pub fn needs_port(self) -> bool {
+        matches!(self, Self::Dynamic | Self::Passthrough)
+    }
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+    /// Both, on one number.
+    TcpUdp,
+}
+
+/// Counts the host ports of `range` that have to be found for a server.
+pub fn needed(ports: &[Port], range: &str) -> usize {
+    ports.iter().filter(|port| port.policy.needs_port() && *port.range == *range).count()
+}
+
+/// Writes the host ports that were found into the list, in order. A port for both protocols becomes two: the one for TCP in its place
+/// and the one for UDP at the end.
+pub fn assign(ports: &mut Vec<Port>, range: &str, found: &[u16]) {
+    let mut found = found.iter().copied();
+    for port in ports.iter_mut().filter(|p| p.policy.needs_port() && *p.range == *range) {
+        port.host_port = found.next();
+        if port.policy == PortPolicy::Passthrough {
+            port.container_port = port.host_port;
+        }
+    }
+    let mut udp = Vec::new();
+    for port in ports.iter_mut().filter(|p| p.protocol == Protocol::TcpUdp && *p.range == *range) {
+        let name = Arc::clone(&port.name);
+        udp.push(Port {
+            name: format!("{name}-udp").into(),
+            protocol: Protocol::Udp,
+            ..port.clone()
+        });
+        (port.name, port.protocol) = (format!("{name}-tcp").into(), Protocol::Tcp);
+    }
+    ports.extend(udp);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(name: &str, policy: PortPolicy, protocol: Protocol) -> Port {
+        Port {
+            name: name.into(),
+            range: "default".into(),
+            policy,
+            protocol,
+            container_port: (policy != PortPolicy::Passthrough).then_some(80),
+            host_port: (policy == PortPolicy::Static).then_some(9000),
+        }
+    }
+
+    #[test]
+    fn found_ports_go_where_they_are_needed() {
+        let mut ports = vec![
+            port("a", PortPolicy::Dynamic, Protocol::Udp),
+            port("b", PortPolicy::Static, Protocol::Udp),
+            port("c", PortPolicy::Passthrough, Protocol::Tcp),
+            port("d", PortPolicy::None, Protocol::Udp),
+        ];
+        ports[1].host_port = Some(9000);
+        assert_eq!(needed(&ports, "default"), 2);
+        assert_eq!(needed(&ports, "game"), 0);
+        assign(&mut ports, "default", &[7001, 7002]);
+        let of = |p: &Port| (p.host_port, p.container_port);
+        let both: Vec<_> = ports.iter().map(of).collect();
+        let all = [
+            (Some(7001), Some(80)),
+            (Some(9000), Some(80)),
+            (Some(7002), Some(7002)),
+            (None, Some(80)),
+        ];
+        assert_eq!(both, all);
+    }
+
+    #[test]
+    fn a_port_for_both_protocols_becomes_two() {
+        let mut ports = vec![
+            port("a", PortPolicy::Dynamic, Protocol::TcpUdp),
+            port("b", PortPolicy::Dynamic, Protocol::Udp),
+        ];
+        assign(&mut ports, "default", &[7001, 7002]);
+        let all: Vec<_> =
+            ports.iter().map(|p| (&*p.name, p.protocol, p.host_port.unwrap())).collect();
+        let expected = [
+            ("a-tcp", Protocol::Tcp, 7001),
+            ("b", Protocol::Udp, 7002),
+            ("a-udp", Protocol::Udp, 7001),
+        ];
+        assert_eq!(all, expected);
+    }
+}
