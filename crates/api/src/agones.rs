@@ -7,6 +7,7 @@ mod gameserver;
 mod gameserverset;
 mod priority;
 mod template;
+pub(crate) mod view;
 
 pub use counts::{AggregateCount, CounterStatus, ListStatus, PlayerAggregate};
 pub use fleet::{Fleet, FleetSpec, FleetStatus, RollingUpdate, Strategy, StrategyType};
@@ -22,7 +23,7 @@ pub use template::{GameServerTemplate, PodTemplate};
 pub(crate) use fleet::KIND as FLEET;
 pub(crate) use gameserver::KIND as GAME_SERVER;
 pub(crate) use gameserverset::KIND as GAME_SERVER_SET;
-pub(crate) use priority::{fill_order, mixed};
+pub(crate) use priority::{fill_order, for_allocation, mixed};
 
 use std::collections::BTreeMap;
 

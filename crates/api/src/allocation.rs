@@ -6,6 +6,7 @@ mod gameserverallocation;
 mod selector;
 mod status;
 mod validation;
+mod view;
 
 pub use actions::{CounterAction, ListAction, MetaPatch};
 pub use gameserverallocation::{

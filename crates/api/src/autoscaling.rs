@@ -6,6 +6,7 @@ mod policy;
 mod review;
 mod schedule;
 mod validation;
+mod view;
 mod webhook;
 
 pub use fleetautoscaler::{

@@ -1,5 +1,6 @@
 //! Which game servers come first, by their counters and lists; in either dialect.
 
+use decide::gameserver::{self as normal, First, Measure, Missing, Source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,13 @@ impl PriorityType {
         matches!(self, Self::CountValue | Self::ListLength)
     }
 
+    fn source(self) -> Source {
+        match self {
+            Self::Counter | Self::CountValue => Source::Counter,
+            Self::List | Self::ListLength => Source::List,
+        }
+    }
+
     /// Gives the order that leaving it out means.
     fn usual_order(self) -> Order {
         if self.is_first_design() { Order::BiggerIsBetter } else { Order::Ascending }
@@ -87,4 +95,75 @@ pub(crate) fn mixed(priorities: &[Priority], path: &str) -> Vec<Problem> {
         .filter(|(_, p)| is_mixed(p))
         .map(|(i, _)| Problem::new(format!("{path}[{i}].order"), message))
         .collect()
+}
+
+/// Gives the order in which game servers are deleted. The first design says which are to be kept, so the others go first,
+/// and before all of them those that do not have the key.
+pub(crate) fn for_deletion(priorities: &[Priority]) -> Vec<normal::Priority> {
+    let read = |p: &Priority| match p.order.unwrap_or(p.type_.usual_order()) {
+        Order::Ascending | Order::Descending => p.by_available(),
+        Order::BiggerIsBetter => p.by_used(First::Smallest, Missing::First),
+        Order::SmallerIsBetter => p.by_used(First::Largest, Missing::First),
+    };
+    priorities.iter().map(read).collect()
+}
+
+/// Gives the order in which game servers are tried. The first design says which are better, so they go first.
+pub(crate) fn for_allocation(priorities: &[Priority]) -> Vec<normal::Priority> {
+    let read = |p: &Priority| match p.order.unwrap_or(p.type_.usual_order()) {
+        Order::Ascending | Order::Descending => p.by_available(),
+        Order::BiggerIsBetter => p.by_used(First::Largest, Missing::Last),
+        Order::SmallerIsBetter => p.by_used(First::Smallest, Missing::Last),
+    };
+    priorities.iter().map(read).collect()
+}
+
+impl Priority {
+    fn by_available(&self) -> normal::Priority {
+        let order = self.order.map(|order| match order {
+            Order::Ascending | Order::BiggerIsBetter => First::Smallest,
+            Order::Descending | Order::SmallerIsBetter => First::Largest,
+        });
+        normal::Priority::by_available(self.type_.source(), self.key.as_str(), order)
+    }
+
+    fn by_used(&self, first: First, missing: Missing) -> normal::Priority {
+        let (source, key) = (self.type_.source(), self.key.as_str().into());
+        normal::Priority { source, key, measure: Measure::Used, first, missing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bigger_is_better_means_kept_longer_and_tried_sooner() {
+        for (order, deleted, tried) in [
+            (None, First::Smallest, First::Largest),
+            (Some(Order::BiggerIsBetter), First::Smallest, First::Largest),
+            (Some(Order::SmallerIsBetter), First::Largest, First::Smallest),
+        ] {
+            let one = [Priority { type_: PriorityType::ListLength, key: "a".to_owned(), order }];
+            let (deletion, allocation) = (&for_deletion(&one)[0], &for_allocation(&one)[0]);
+            assert_eq!((deletion.first, allocation.first), (deleted, tried), "{order:?}");
+            assert_eq!((deletion.measure, deletion.source), (Measure::Used, Source::List));
+            assert_eq!((deletion.missing, allocation.missing), (Missing::First, Missing::Last));
+        }
+    }
+
+    #[test]
+    fn agones_orders_mean_the_same_to_deletion_and_allocation() {
+        for (order, first, missing) in [
+            (Some(Order::Ascending), First::Smallest, Missing::Last),
+            (Some(Order::Descending), First::Largest, Missing::Last),
+            (None, First::Smallest, Missing::Undecided),
+        ] {
+            let one = [Priority { type_: PriorityType::Counter, key: "a".to_owned(), order }];
+            assert_eq!(for_deletion(&one), for_allocation(&one));
+            let normal = &for_deletion(&one)[0];
+            assert_eq!((normal.first, normal.missing), (first, missing), "{order:?}");
+            assert_eq!((normal.measure, normal.source), (Measure::Available, Source::Counter));
+        }
+    }
 }

@@ -93,8 +93,7 @@ fn buffer(
             }
         }
         IntOrString::String(text) => {
-            let share = text.strip_suffix('%').and_then(|n| n.parse::<i64>().ok());
-            if !share.is_some_and(|n| (1..=99).contains(&n)) {
+            if !is_share(text) {
                 wrong("bufferSize", format!("expected a share between 1% and 99%, found `{text}`"));
             }
             if min < 1 {
@@ -195,10 +194,36 @@ fn schedule(schedule: &SchedulePolicy, path: &str, now: Option<Timestamp>) -> Ve
     {
         wrong("activePeriod.duration", message);
     }
-    if !has_block(&schedule.policy) {
-        wrong("policy", format!("the block of the type {:?} is missing", schedule.policy.type_));
-    }
+    out.extend(scheduled(&schedule.policy, &format!("{path}.policy")));
     out
+}
+
+/// Checks the policy in a schedule. Upstream does not look at it at all; we refuse what nothing could be decided by.
+fn scheduled(policy: &Policy, path: &str) -> Option<Problem> {
+    let (block, size) = match policy.type_ {
+        PolicyType::Buffer => ("buffer", policy.buffer.as_ref().map(|b| Some(&b.buffer_size))),
+        PolicyType::Counter => ("counter", policy.counter.as_ref().map(|c| Some(&c.buffer_size))),
+        PolicyType::List => ("list", policy.list.as_ref().map(|l| Some(&l.buffer_size))),
+        PolicyType::Webhook => ("webhook", policy.webhook.as_ref().map(|_| None)),
+        PolicyType::Wasm => ("wasm", policy.wasm.as_ref().map(|_| None)),
+        PolicyType::Schedule | PolicyType::Chain => ("type", None),
+    };
+    match size {
+        None => {
+            let message = format!("required with the type {:?}", policy.type_);
+            Some(Problem::new(format!("{path}.{block}"), message))
+        }
+        Some(Some(IntOrString::String(text))) if !is_share(text) => {
+            let message = format!("expected a share between 1% and 99%, found `{text}`");
+            Some(Problem::new(format!("{path}.{block}.bufferSize"), message))
+        }
+        Some(_) => None,
+    }
+}
+
+fn is_share(text: &str) -> bool {
+    let share = text.strip_suffix('%').and_then(|n| n.parse::<i64>().ok());
+    share.is_some_and(|n| (1..=99).contains(&n))
 }
 
 /// Says what is wrong with a cron expression. Its time zone has a field of its own.
@@ -207,19 +232,6 @@ fn cron_fault(text: &str) -> Option<String> {
         return Some("the time zone belongs in the field timezone".to_owned());
     }
     (!text.is_empty()).then(|| Cron::parse(text, Dialect::Agones).err())?
-}
-
-/// Whether the block that the type names is there.
-fn has_block(policy: &Policy) -> bool {
-    match policy.type_ {
-        PolicyType::Buffer => policy.buffer.is_some(),
-        PolicyType::Webhook => policy.webhook.is_some(),
-        PolicyType::Counter => policy.counter.is_some(),
-        PolicyType::List => policy.list.is_some(),
-        PolicyType::Schedule => policy.schedule.is_some(),
-        PolicyType::Chain => policy.chain.is_some(),
-        PolicyType::Wasm => policy.wasm.is_some(),
-    }
 }
 
 fn chain(chain: &Policy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {

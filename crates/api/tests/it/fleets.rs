@@ -367,7 +367,7 @@ fn what_is_wrong_with_a_schedule_or_chain_is_found_at_its_path() {
             schedule(json!({"policy": fine, "between": {"end": ""}})),
             "spec.policy.schedule.between.end",
         ),
-        (schedule(json!({"policy": {"type": "Buffer"}})), "spec.policy.schedule.policy"),
+        (schedule(json!({"policy": {"type": "Buffer"}})), "spec.policy.schedule.policy.buffer"),
         (
             schedule(json!({"policy": {"type": "Chain", "chain": []}})),
             "spec.policy.schedule.policy.type",

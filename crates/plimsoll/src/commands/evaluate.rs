@@ -1,10 +1,12 @@
 //! `plimsoll evaluate`: what would be decided about the objects in these files?
 
 mod decision;
+mod fleets;
 pub(crate) mod load;
 mod policies;
 mod world;
 
+use std::cell::OnceCell;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -19,7 +21,7 @@ use world::{Object, World};
 pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
     let now = args.now.unwrap_or_else(Timestamp::now);
     let world = match load::files(&args.files, now) {
-        Ok(objects) => World { objects, now, count: args.count },
+        Ok(objects) => World { objects, now, count: args.count, servers: OnceCell::new() },
         Err(problems) => {
             let mut err = std::io::stderr().lock();
             for problem in problems {
@@ -39,7 +41,7 @@ fn decide(object: &Object, world: &World) -> Option<Decision> {
     match object.kind.as_str() {
         "AutoScalePolicy" => policies::service(object, world),
         "ScalingPolicy" => policies::scaling(object, world),
-        _ => None,
+        _ => fleets::decide(object, world),
     }
 }
 

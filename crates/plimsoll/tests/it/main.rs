@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod evaluate;
+mod fleets;
 mod guide;
 mod policies;
 mod vectors;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use api::autoscaling::FleetAutoscaleReview;
 use api::{Admission, Problem, Scope};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -114,6 +115,9 @@ fn object(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
     if let Some(known) = known {
         value["apiVersion"] = format!("{}/{}", known.group, known.version).into();
         (known.admit)(&mut value, &Admission { old: stored.as_ref(), now })?;
+    }
+    if kind == "FleetAutoscaleReview" {
+        FleetAutoscaleReview::read(&value)?;
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let has_namespace = known

@@ -1,9 +1,12 @@
 //! The objects that were read, and how to find one among them.
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+use super::fleets::Servers;
 
 /// Everything a decision may look at.
 pub(crate) struct World {
@@ -13,12 +16,19 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     /// The present size of the target, if it was given on the command line.
     pub(crate) count: Option<u32>,
+    /// The game servers, read when the first decision about fleets needs them.
+    pub(crate) servers: OnceCell<Servers>,
 }
 
 impl World {
     /// Gives the objects of one kind.
     pub(crate) fn of(&self, kind: &str) -> impl Iterator<Item = &Object> {
         self.objects.iter().filter(move |o| o.kind == kind)
+    }
+
+    /// Says on standard error that nothing can be decided about an object, though it is valid.
+    pub(crate) fn only_validated(&self, object: &Object, why: &str) {
+        eprintln!("{object}: only validated, since {why}");
     }
 
     /// Finds an object by kind, namespace and name.

@@ -1,0 +1,205 @@
+//! How game servers, sets and fleets look to the decisions about them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use decide::fleet::{self, Amount, Mode, ServerSet, SetCounts, SetView, Template, Update};
+use decide::gameserver::{self, Counter, List, State, Texts};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{
+    AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION, Fleet, GameServer,
+    GameServerSet, GameServerSpec, ListStatus, Scheduling, StrategyType, priority,
+};
+
+type Named<T> = BTreeMap<Arc<str>, T>;
+
+impl GameServer {
+    /// Gives what decisions look at.
+    pub fn view(&self) -> gameserver::GameServer {
+        let status = self.status.clone().unwrap_or_default();
+        let annotations = texts(self.metadata.annotations.as_ref());
+        let errored_at = annotations.get(ERRORED_AT_ANNOTATION).and_then(|at| at.parse().ok());
+        gameserver::GameServer {
+            namespace: self.metadata.namespace.as_deref().unwrap_or("default").into(),
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            state: State::parse(&status.state),
+            node: status.node_name.into(),
+            labels: texts(self.metadata.labels.as_ref()),
+            annotations,
+            counters: named(status.counters.as_ref(), counter),
+            lists: named(status.lists.as_ref(), list),
+            created_at: moment(self.metadata.creation_timestamp.as_ref(), Timestamp::UNIX_EPOCH),
+            has_deletion_mark: self.metadata.deletion_timestamp.is_some(),
+            errored_at,
+        }
+    }
+
+    /// Writes what an allocation changed back into the object.
+    pub fn take_over(&mut self, server: &gameserver::GameServer) {
+        self.metadata.labels = untexts(&server.labels);
+        self.metadata.annotations = untexts(&server.annotations);
+        let status = self.status.get_or_insert_default();
+        status.state = server.state.to_string();
+        if status.counters.is_some() {
+            status.counters = Some(unnamed(&server.counters, |c| CounterStatus {
+                count: c.count,
+                capacity: c.capacity,
+            }));
+        }
+        if status.lists.is_some() {
+            status.lists = Some(unnamed(&server.lists, |l| ListStatus {
+                capacity: l.capacity,
+                values: l.values.iter().map(ToString::to_string).collect(),
+            }));
+        }
+    }
+}
+
+impl GameServerSpec {
+    /// Gives what a new game server starts with.
+    pub fn start(&self) -> Template {
+        Template {
+            counters: named(self.counters.as_ref(), counter),
+            lists: named(self.lists.as_ref(), list),
+        }
+    }
+}
+
+impl Fleet {
+    /// Gives what decisions look at.
+    pub fn view(&self) -> fleet::Fleet {
+        let status = self.status.clone().unwrap_or_default();
+        fleet::Fleet {
+            namespace: self.metadata.namespace.as_deref().unwrap_or("default").into(),
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            replicas: self.spec.replicas,
+            scheduling: self.spec.scheduling.view(),
+            priorities: priority::for_deletion(&self.spec.priorities),
+            template: self.spec.template.spec.start(),
+            status: fleet::FleetStatus {
+                replicas: status.replicas,
+                ready: status.ready_replicas,
+                reserved: status.reserved_replicas,
+                allocated: status.allocated_replicas,
+                counters: named(status.counters.as_ref(), aggregate),
+                lists: named(status.lists.as_ref(), aggregate),
+            },
+            mode: self.mode(),
+        }
+    }
+
+    /// Whose results the fleet gets.
+    pub fn mode(&self) -> Mode {
+        let annotations = self.metadata.annotations.as_ref();
+        match annotations.and_then(|a| a.get(COMPAT_ANNOTATION)).map(String::as_str) {
+            Some("agones") => Mode::Agones,
+            Some(_) | None => Mode::Repaired,
+        }
+    }
+
+    /// How the fleet replaces its game servers.
+    pub fn update(&self) -> Update {
+        if self.spec.strategy.type_ == Some(StrategyType::Recreate) {
+            return Update::Recreate;
+        }
+        let rolling = self.spec.strategy.rolling_update.clone().unwrap_or_default();
+        let quarter = Amount::Percent(25);
+        Update::RollingUpdate {
+            max_surge: rolling.max_surge.as_ref().map_or(quarter, amount),
+            max_unavailable: rolling.max_unavailable.as_ref().map_or(quarter, amount),
+        }
+    }
+}
+
+impl GameServerSet {
+    /// Gives what one pass over the set's game servers looks at.
+    pub fn view(&self, mode: Mode) -> ServerSet {
+        ServerSet {
+            replicas: self.spec.replicas,
+            // Upstream sorts a set that does not say as Distributed, though its game servers are Packed.
+            scheduling: self.spec.scheduling.unwrap_or(Scheduling::Distributed).view(),
+            priorities: priority::for_deletion(&self.spec.priorities),
+            has_deletion_mark: self.metadata.deletion_timestamp.is_some(),
+            mode,
+        }
+    }
+
+    /// Gives what a rollout looks at.
+    pub fn in_rollout(&self) -> SetView {
+        let status = self.status.clone().unwrap_or_default();
+        SetView {
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            replicas: self.spec.replicas,
+            status: SetCounts {
+                replicas: status.replicas,
+                ready: status.ready_replicas,
+                reserved: status.reserved_replicas,
+                allocated: status.allocated_replicas,
+                shutdown: status.shutdown_replicas,
+            },
+        }
+    }
+}
+
+impl Scheduling {
+    /// Gives what decisions look at.
+    pub fn view(self) -> fleet::Scheduling {
+        match self {
+            Self::Packed => fleet::Scheduling::Packed,
+            Self::Distributed => fleet::Scheduling::Distributed,
+        }
+    }
+}
+
+/// Reads a number, or a share; upstream does not insist on the `%` once it is past the door.
+pub(crate) fn amount(value: &IntOrString) -> Amount {
+    match value {
+        IntOrString::Int(n) => Amount::Count(i64::from(*n)),
+        IntOrString::String(text) => {
+            Amount::Percent(text.replace('%', "").parse().unwrap_or_default())
+        }
+    }
+}
+
+/// Reads a moment of an object's metadata.
+pub(crate) fn moment(time: Option<&Time>, otherwise: Timestamp) -> Timestamp {
+    time.map_or(otherwise, |t| t.0)
+}
+
+/// Shares the texts of a map.
+pub(crate) fn texts(map: Option<&BTreeMap<String, String>>) -> Texts {
+    named(map, |value| Arc::from(value.as_str()))
+}
+
+fn untexts(map: &Texts) -> Option<BTreeMap<String, String>> {
+    (!map.is_empty()).then(|| unnamed(map, ToString::to_string))
+}
+
+pub(crate) fn named<T, U>(map: Option<&BTreeMap<String, T>>, with: impl Fn(&T) -> U) -> Named<U> {
+    map.into_iter().flatten().map(|(name, value)| (name.as_str().into(), with(value))).collect()
+}
+
+fn unnamed<T, U>(map: &Named<T>, with: impl Fn(&T) -> U) -> BTreeMap<String, U> {
+    map.iter().map(|(name, value)| (name.to_string(), with(value))).collect()
+}
+
+fn counter(counter: &CounterStatus) -> Counter {
+    Counter { count: counter.count, capacity: counter.capacity }
+}
+
+fn list(list: &ListStatus) -> List {
+    let values = list.values.iter().map(|v| v.as_str().into()).collect();
+    List { capacity: list.capacity, values }
+}
+
+fn aggregate(sum: &AggregateCount) -> fleet::Aggregate {
+    fleet::Aggregate {
+        allocated_count: sum.allocated_count,
+        allocated_capacity: sum.allocated_capacity,
+        count: sum.count,
+        capacity: sum.capacity,
+    }
+}

@@ -1,0 +1,71 @@
+//! Which game server an allocation gets.
+
+use api::agones::GameServer;
+use api::allocation::GameServerAllocation;
+use decide::Reason;
+use decide::allocation::{self, Allocation};
+use serde_json::{Value, json};
+
+use super::{Servers, read};
+use crate::commands::evaluate::decision::Decision;
+use crate::commands::evaluate::world::{Object, World};
+
+/// Decides which game server an allocation gets, and what becomes of it. Where upstream leaves it to chance, the same
+/// files give the same answer.
+pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
+    let request = read::<GameServerAllocation>(object)?.view(0);
+    let decision = Decision::about(object);
+    let Some(found) = allocation::allocate(&request, &servers.all, &servers.nodes, world.now)
+    else {
+        return Some(
+            decision
+                .line("UnAllocated: no game server will do")
+                .with("state", "UnAllocated")
+                .with("gameServer", Value::Null)
+                .with("warnings", json!([]))
+                .with("reasons", json!([]))
+                .with("votes", json!([])),
+        );
+    };
+    let taken = world.get("GameServer", &found.server.namespace, &found.server.name)?;
+    let mut server: GameServer = read(taken)?;
+    server.take_over(&found.server);
+    Some(describe(decision, taken, &server, &found))
+}
+
+fn describe(
+    mut decision: Decision,
+    taken: &Object,
+    server: &GameServer,
+    found: &Allocation,
+) -> Decision {
+    // What we do not know of the object stays as it was written.
+    let mut after = taken.value.clone();
+    for (part, fields) in [
+        ("metadata", &["labels", "annotations"][..]),
+        ("status", &["state", "counters", "lists"][..]),
+    ] {
+        let new = json!(server);
+        for field in fields {
+            match new[part].get(field) {
+                Some(value) => after[part][*field] = value.clone(),
+                None => {
+                    after[part].as_object_mut().map(|map| map.remove(*field));
+                }
+            }
+        }
+    }
+    decision = decision.line(format!("Allocated: {taken}, by selector {}", found.selector));
+    for warning in &found.warnings {
+        decision = decision.line(format!("{}: {warning}", warning.code()));
+    }
+    let warning = |w: &allocation::Warning| json!({"code": w.code(), "message": w.to_string()});
+    decision
+        .with("state", "Allocated")
+        .with("target", taken.reference())
+        .with("gameServer", after)
+        .with("selector", found.selector)
+        .with("warnings", found.warnings.iter().map(warning).collect::<Vec<_>>())
+        .with("reasons", json!([]))
+        .with("votes", json!([]))
+}
