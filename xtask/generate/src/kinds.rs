@@ -33,7 +33,17 @@ pub(crate) const WANTED: &[(&str, &[&str])] = &[
     ("apis__coordination.k8s.io__v1", &["Lease"]),
     ("apis__events.k8s.io__v1", &["Event"]),
     ("apis__scheduling.k8s.io__v1", &["PriorityClass"]),
-    ("apis__storage.k8s.io__v1", &["StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"]),
+    (
+        "apis__storage.k8s.io__v1",
+        &[
+            "StorageClass",
+            "CSINode",
+            "CSIDriver",
+            "CSIStorageCapacity",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
+    ),
     ("apis__apiextensions.k8s.io__v1", &["CustomResourceDefinition"]),
     ("apis__autoscaling__v1", &["HorizontalPodAutoscaler", "Scale"]),
     ("apis__autoscaling__v2", &["HorizontalPodAutoscaler"]),

@@ -61,6 +61,11 @@ impl Quantity {
         self.nanos.div_euclid(1_000_000) + i128::from(self.nanos.rem_euclid(1_000_000) != 0)
     }
 
+    /// Whether thousandths cannot express it.
+    pub(crate) fn is_finer_than_milli(self) -> bool {
+        self.nanos % 1_000_000 != 0
+    }
+
     /// Whether it is below zero.
     pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0

@@ -1,0 +1,240 @@
+//! Which field is wrong, and how is that said?
+//!
+//! The real server's errors name the field, the kind of mistake and the value, and become the causes of a `Status`.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::quote::quote;
+
+/// A mistake in one field.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FieldError {
+    pub mistake: Mistake,
+    /// Such as `spec.containers[0].name`.
+    pub field: String,
+    /// The value, written as the message shows it; empty when the message has none.
+    pub value: String,
+    /// What would be right.
+    pub detail: String,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TooFew,
+    TypeInvalid,
+    Internal,
+}
+
+impl Mistake {
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::Internal => "Internal error",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+impl FieldError {
+    /// The sentence without the field's name.
+    pub(crate) fn body(&self) -> String {
+        let mut body = self.mistake.words().to_owned();
+        for part in [&self.value, &self.detail] {
+            if !part.is_empty() {
+                body.push_str(": ");
+                body.push_str(part);
+            }
+        }
+        body
+    }
+
+    /// The cause as `Status.details` carries it.
+    pub(crate) fn cause(&self) -> Value {
+        json!({"reason": self.mistake.reason(), "message": self.body(), "field": self.field})
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// Joins errors as one message: in brackets when there are several, each only once.
+pub(crate) fn message(errors: &[FieldError]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for error in errors {
+        let line = error.to_string();
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    match lines.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// A path to a field, grown step by step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path(String);
+
+impl Path {
+    /// Starts a path.
+    pub(crate) fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// Steps into a field.
+    pub(crate) fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    /// Steps to an item of a list.
+    pub(crate) fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// Steps to an entry of a map.
+    pub(crate) fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    /// Whether it leads nowhere.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn error(&self, mistake: Mistake, value: String, detail: impl Into<String>) -> FieldError {
+        FieldError { mistake, field: self.0.clone(), value, detail: detail.into() }
+    }
+
+    pub(crate) fn required(&self, detail: impl Into<String>) -> FieldError {
+        self.error(Mistake::Required, String::new(), detail)
+    }
+
+    pub(crate) fn invalid(&self, value: &Value, detail: impl Into<String>) -> FieldError {
+        self.error(Mistake::Invalid, shown(value), detail)
+    }
+
+    pub(crate) fn invalid_text(&self, value: &str, detail: impl Into<String>) -> FieldError {
+        self.error(Mistake::Invalid, quote(value), detail)
+    }
+
+    pub(crate) fn wrong_type(&self, value: &Value, detail: impl Into<String>) -> FieldError {
+        self.error(Mistake::TypeInvalid, shown(value), detail)
+    }
+
+    pub(crate) fn forbidden(&self, detail: impl Into<String>) -> FieldError {
+        self.error(Mistake::Forbidden, String::new(), detail)
+    }
+
+    pub(crate) fn duplicate(&self, value: &Value) -> FieldError {
+        self.error(Mistake::Duplicate, shown(value), "")
+    }
+
+    pub(crate) fn not_found(&self, value: &Value) -> FieldError {
+        self.error(Mistake::NotFound, shown(value), "")
+    }
+
+    pub(crate) fn too_long(&self, limit: usize) -> FieldError {
+        let unit = if limit == 1 { "byte" } else { "bytes" };
+        self.error(Mistake::TooLong, String::new(), format!("may not be more than {limit} {unit}"))
+    }
+
+    pub(crate) fn too_many(&self, actual: usize, limit: usize) -> FieldError {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {limit} {unit}");
+        self.error(Mistake::TooMany, actual.to_string(), detail)
+    }
+
+    pub(crate) fn too_few(&self, actual: usize, limit: usize) -> FieldError {
+        let unit = if limit == 1 { "item" } else { "items" };
+        let detail = format!("must have at least {limit} {unit}");
+        self.error(Mistake::TooFew, actual.to_string(), detail)
+    }
+
+    pub(crate) fn with(
+        &self,
+        mistake: Mistake,
+        value: &Value,
+        detail: impl Into<String>,
+    ) -> FieldError {
+        self.error(mistake, shown(value), detail)
+    }
+
+    /// Refuses a value that is none of the supported ones.
+    pub(crate) fn not_supported(&self, value: &str, supported: &[&str]) -> FieldError {
+        let supported: Vec<String> = supported.iter().map(|s| quote(s)).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        self.error(Mistake::NotSupported, quote(value), detail)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A value as messages show it: text in quotes, the rest as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_worded_as_the_real_server_words_them() {
+        let path = Path::new("spec").child("ports").index(0).child("protocol");
+        let error = path.not_supported("X", &["TCP", "UDP"]);
+        assert_eq!(
+            error.to_string(),
+            r#"spec.ports[0].protocol: Unsupported value: "X": supported values: "TCP", "UDP""#
+        );
+        assert_eq!(error.cause()["reason"], "FieldValueNotSupported");
+        let several = [Path::new("a").required(""), Path::new("b").invalid(&json!(5), "too small")];
+        assert_eq!(message(&several), "[a: Required value, b: Invalid value: 5: too small]");
+        assert_eq!(Path::new("a").key("k").forbidden("no").to_string(), "a[k]: Forbidden: no");
+    }
+}
