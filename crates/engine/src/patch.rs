@@ -31,7 +31,7 @@ pub enum Error {
 }
 
 /// Names a value's JSON type as Go's decoder does.
-fn type_name(value: &serde_json::Value) -> &'static str {
+pub(crate) fn type_name(value: &serde_json::Value) -> &'static str {
     use serde_json::Value;
     match value {
         Value::Null => "null",

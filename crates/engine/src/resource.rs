@@ -8,6 +8,8 @@ mod builtin;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
+use crate::schema::{Shape, Types};
+
 /// The verbs of a collection that is stored, as discovery lists them.
 pub(crate) const STORED: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -41,6 +43,8 @@ pub(crate) struct Resource {
     pub(crate) storage: Arc<str>,
     /// Where the kind comes from.
     pub(crate) origin: Origin,
+    /// The shape of a custom kind.
+    pub(crate) types: Option<Arc<Types>>,
     /// The JSON that opens an object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) opening: String,
 }
@@ -139,6 +143,14 @@ impl Resource {
     /// Tells whether this is a built-in kind of that name.
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
         self.origin == Origin::BuiltIn && self.group == group && self.kind == kind
+    }
+
+    /// Gives the shape of objects; without one anything goes.
+    pub(crate) fn shape(&self) -> Option<Shape<'_>> {
+        match self.origin {
+            Origin::BuiltIn => Types::builtin().kind(&self.group, &self.version, &self.kind),
+            Origin::Custom => self.types.as_ref()?.root(),
+        }
     }
 
     /// Tells whether objects of it are kept.

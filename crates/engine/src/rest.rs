@@ -6,10 +6,12 @@
 mod address;
 mod convert;
 mod create;
+mod decode;
 mod delete;
 mod form;
 mod list;
 mod meta;
+mod owner;
 mod pods;
 mod query;
 mod read;
@@ -21,7 +23,7 @@ mod system;
 mod update;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header, request};
@@ -67,6 +69,9 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     pub(crate) form: Form,
     pub(crate) caller: Caller,
+    pub(crate) is_patch: bool,
+    /// What the client should know although its request is carried out.
+    pub(crate) warnings: Mutex<Vec<String>>,
 }
 
 /// Answers a request.
@@ -123,8 +128,11 @@ async fn dispatch(
         headers: parts.headers,
         body,
         caller,
+        is_patch: parts.method == Method::PATCH,
+        warnings: Mutex::default(),
     };
-    route(&call, &parts.method).await
+    let reply = route(&call, &parts.method).await;
+    Ok(call.with_warnings(reply.unwrap_or_else(|status| refusal(&status))))
 }
 
 async fn route(call: &Call, method: &Method) -> Answer<Reply> {
@@ -188,11 +196,40 @@ impl Call {
         convert::value(&self.resource, object)
     }
 
-    #[allow(dead_code, reason = "field ownership is written next")]
     /// Gives who claims the fields of this write.
     pub(crate) fn field_manager(&self) -> String {
         let agent = self.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok());
         self.query.field_manager(agent.unwrap_or_default())
+    }
+
+    /// Lets the client know something.
+    pub(crate) fn warn(&self, warnings: impl IntoIterator<Item = String>) {
+        let mut said = self.warnings.lock().expect("no one panics while holding it");
+        for warning in warnings {
+            if !said.contains(&warning) {
+                said.push(warning);
+            }
+        }
+    }
+
+    fn with_warnings(&self, mut reply: Reply) -> Reply {
+        for warning in self.warnings.lock().expect("no one panics while holding it").iter() {
+            let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            let text: String = text.chars().filter(|c| !c.is_control()).collect();
+            if let Ok(value) = format!("299 - \"{text}\"").try_into() {
+                reply.headers_mut().append(header::WARNING, value);
+            }
+        }
+        reply
+    }
+
+    /// Gives the name of the kind of options that this request has.
+    pub(crate) fn options_kind(&self) -> &'static str {
+        match (self.is_patch, self.name.is_some()) {
+            (true, _) => "PatchOptions",
+            (false, true) => "UpdateOptions",
+            (false, false) => "CreateOptions",
+        }
     }
 
     /// Answers with an object, in the form that was asked for.

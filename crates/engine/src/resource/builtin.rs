@@ -53,6 +53,7 @@ impl Row {
             subresources: self.subresources.to_vec(),
             storage: Arc::from(storage),
             origin: Origin::BuiltIn,
+            types: None,
             opening: opening(self.api_version, self.kind),
         }
     }

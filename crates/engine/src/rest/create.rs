@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::form;
-use super::{Call, Reply, convert, meta, refused, strategy};
+use super::{Call, Reply, convert, decode, meta, owner, refused, strategy};
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Write, WriteError};
 
@@ -15,6 +14,15 @@ pub(super) enum Written {
     Stored(Object),
     /// Nothing, but it would have been this.
     WouldBe(Value),
+}
+
+/// Whether an object says already who owns what in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owners {
+    /// It was applied, and says so.
+    Noted,
+    /// It was written, and whoever wrote it is to be noted.
+    ToBeNoted,
 }
 
 impl Written {
@@ -28,14 +36,14 @@ impl Written {
 
 /// Makes the object that the request carries.
 pub(super) async fn answer(call: &Call) -> Answer<Reply> {
-    let mut object = decode(call)?;
+    let mut object = decode::object(call)?;
     match_namespace(call, &mut object)?;
-    let written = create(call, object).await?;
+    let written = create(call, object, Owners::ToBeNoted).await?;
     Ok(written.reply(call, 201))
 }
 
 /// Makes an object; one that only has the beginning of a name gets the rest.
-pub(super) async fn create(call: &Call, object: Value) -> Answer<Written> {
+pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer<Written> {
     let base = meta::text(&object, "generateName").to_owned();
     let is_generated = meta::text(&object, "name").is_empty() && !base.is_empty();
     let mut tries = if is_generated { 8 } else { 1 };
@@ -45,17 +53,21 @@ pub(super) async fn create(call: &Call, object: Value) -> Answer<Written> {
             meta::set(&mut object, "name", Some(meta::generated_name(&base).into()));
         }
         tries -= 1;
-        match create_named(call, object).await {
+        match create_named(call, object, owners).await {
             Err(status) if status.reason == "AlreadyExists" && tries > 0 => {}
             done => return done,
         }
     }
 }
 
-async fn create_named(call: &Call, mut object: Value) -> Answer<Written> {
+async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<Written> {
     if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(500, "", why));
+    }
+    strategy::complete(call, &mut object, None)?;
+    if owners == Owners::ToBeNoted {
+        owner::note(call, None, &mut object);
     }
     fill(call, &mut object);
     check_namespace(call, meta::text(&object, "name"))?;
@@ -120,39 +132,6 @@ fn check_namespace(call: &Call, name: &str) -> Answer<()> {
         "field": "metadata.namespace",
     });
     Err(Status::forbidden(&call.resource, name, &why).cause(cause))
-}
-
-/// Reads the object in a request, and refuses one of another kind.
-pub(super) fn decode(call: &Call) -> Answer<Value> {
-    let mut object = form::decode(&call.headers, &call.body)?;
-    check_kind(call, &mut object)?;
-    Ok(object)
-}
-
-/// Refuses an object of another kind, and names the kind of one that does not say it.
-pub(super) fn check_kind(call: &Call, object: &mut Value) -> Answer<()> {
-    let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
-    let Some(fields) = object.as_object_mut() else {
-        return Err(Status::bad_request(
-            "couldn't get version/kind; json parse error: not an object",
-        ));
-    };
-    let said = |field: &str| fields.get(field).and_then(Value::as_str).filter(|s| !s.is_empty());
-    if let Some(said) = said("apiVersion").filter(|v| *v != api_version) {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({said}) does not match the expected API version ({api_version})"
-        )));
-    }
-    if let Some(said) = said("kind").filter(|k| k != kind) {
-        return Err(Status::bad_request(format!(
-            "{said} in version \"{}\" cannot be handled as a {kind}: no kind \"{said}\" is registered for \
-             version \"{api_version}\" in scheme",
-            call.resource.version
-        )));
-    }
-    fields.insert("apiVersion".to_owned(), api_version.into());
-    fields.insert("kind".to_owned(), kind.as_str().into());
-    Ok(())
 }
 
 /// Gives an object the namespace of the request, and refuses one that names another.

@@ -119,12 +119,16 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
     match media {
         "" | "application/json" => json(body),
         "application/yaml" => yaml(body),
-        _ => {
-            let message = "the body of the request was in an unknown format - accepted media \
-                           types include: application/json, application/yaml";
-            Err(Status::new(415, "UnsupportedMediaType", message))
-        }
+        _ => Err(unknown_format("application/json, application/yaml")),
     }
+}
+
+/// Refuses a body in a form that we do not speak.
+pub(crate) fn unknown_format(known: &str) -> Box<Status> {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {known}"
+    );
+    Status::new(415, "UnsupportedMediaType", message)
 }
 
 /// Reads JSON, to a bounded depth.

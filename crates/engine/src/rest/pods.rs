@@ -1,13 +1,13 @@
 //! What can be done with a pod besides writing it: binding it to a node, and evicting it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::create::{self, Written};
+use super::create::{self, Owners, Written};
 use super::delete::{self, Options, Outcome};
-use super::{Call, Reply, form, meta, update};
+use super::{Call, Reply, decode, form, meta, update};
 use crate::resource::Subresource;
 use crate::selector::Labels;
 use crate::status::{Answer, Status};
@@ -59,7 +59,7 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     let wanted = meta::text(binding, "uid").to_owned();
     let now = meta::time(call.core.clock.now());
     let pod_call = on_pod(call, name)?;
-    update::change(&pod_call, false, |old| {
+    update::change(&pod_call, false, Owners::Noted, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let conflict = |why: &str| Status::conflict(&pod_call.resource, name, why);
         if !wanted.is_empty() && wanted != meta::text(&pod, "uid") {
@@ -103,6 +103,8 @@ fn on_pod(call: &Call, name: &str) -> Answer<Call> {
         body: Bytes::new(),
         form: call.form,
         caller: call.caller.clone(),
+        is_patch: false,
+        warnings: Mutex::default(),
     })
 }
 
@@ -230,7 +232,7 @@ fn check_budget(budget: &Value) -> Answer<()> {
 async fn mark_disrupted(call: &Call) -> Answer<()> {
     let now = meta::time(call.core.clock.now());
     let pod = on_pod(call, call.name())?;
-    let marked = update::change(&pod, false, |old| {
+    let marked = update::change(&pod, false, Owners::Noted, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
@@ -246,7 +248,7 @@ async fn mark_disrupted(call: &Call) -> Answer<()> {
 
 /// Carries out a `Binding` that was posted to the collection of bindings.
 pub(super) async fn create_binding(call: &Call) -> Answer<Reply> {
-    let mut binding = create::decode(call)?;
+    let mut binding = decode::object(call)?;
     create::match_namespace(call, &mut binding)?;
     let name = meta::text(&binding, "name").to_owned();
     bind_to(call, &name, &binding).await?;

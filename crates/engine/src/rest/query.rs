@@ -66,7 +66,6 @@ impl Query {
         self.all("dryRun").any(|value| value == "All")
     }
 
-    #[allow(dead_code, reason = "field ownership is written next")]
     /// Gives who claims the fields of a write: what the client says, or the first part of its name for itself.
     pub(crate) fn field_manager(&self, user_agent: &str) -> String {
         match self.get("fieldManager") {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, create, pods};
+use super::{Call, Reply, decode, pods};
 use crate::status::{Answer, Status};
 
 /// Answers a review, which is never stored.
@@ -10,7 +10,7 @@ pub(super) async fn create(call: &Call) -> Answer<Reply> {
     if call.resource.kind == "Binding" {
         return pods::create_binding(call).await;
     }
-    let mut review = create::decode(call)?;
+    let mut review = decode::object(call)?;
     let user = json!({"username": call.caller.user, "groups": call.caller.groups});
     let status = match call.resource.kind.as_str() {
         "TokenReview" => token_review(call, &review, &user),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, form, meta, update};
+use super::{Call, Reply, create, form, meta, update};
 use crate::status::{Answer, Status};
 
 /// Answers with the scale of an object.
@@ -30,7 +30,7 @@ pub(super) async fn patch(call: &Call) -> Answer<Reply> {
 }
 
 async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
-    let changed = update::change(call, false, |old| {
+    let changed = update::change(call, false, create::Owners::ToBeNoted, |old| {
         let mut object = old.cloned().unwrap_or_default();
         let scale = make(of(&object))?;
         let wanted = scale["spec"].get("replicas").cloned().unwrap_or_else(|| 0.into());
@@ -44,8 +44,8 @@ async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply
     })
     .await?;
     let object = match &changed.written {
-        super::create::Written::Stored(object) => call.value(object),
-        super::create::Written::WouldBe(value) => value.clone(),
+        create::Written::Stored(object) => call.value(object),
+        create::Written::WouldBe(value) => value.clone(),
     };
     Ok(call.form.reply(200, &of(&object)))
 }

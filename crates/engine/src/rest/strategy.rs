@@ -3,11 +3,11 @@
 //! The write path calls these in this order: defaults, then what a kind keeps to itself (such as the status, when the
 //! spec is written), then validation.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Call, meta};
 use crate::resource::{Origin, Resource, Subresource};
-use crate::status::Answer;
+use crate::status::{Answer, Status};
 
 /// Kinds whose objects count their generations.
 fn counts_generations(resource: &Resource) -> bool {
@@ -85,6 +85,30 @@ pub(super) fn returns_deleted(resource: &Resource) -> bool {
                 | "services"
                 | "podtemplates"
         )
+}
+
+/// Fills in what a writer left out, and does what admission on a cluster does.
+pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
+    let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
+    let Some(ours) = api::find(Some(&api_version), kind) else { return Ok(()) };
+    let admission = api::Admission { old, now: call.core.clock.now() };
+    (ours.admit)(object, &admission).map_err(|problems| {
+        let causes = problems.iter().map(|p| (p.path.as_str(), p.message.clone()));
+        invalid(call, meta::text(object, "name"), &causes.collect::<Vec<_>>())
+    })
+}
+
+/// Refuses an object, naming each field that is wrong.
+fn invalid(call: &Call, name: &str, wrong: &[(&str, String)]) -> Box<Status> {
+    let resource = &call.resource;
+    let all: Vec<String> = wrong.iter().map(|(path, why)| format!("{path}: {why}")).collect();
+    let said = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
+    let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
+    let mut status = Status::new(422, "Invalid", message);
+    status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
+    wrong.iter().fold(status, |status, (path, why)| {
+        status.cause(json!({"reason": "FieldValueInvalid", "message": why, "field": path}))
+    })
 }
 
 /// Makes a new object complete, and refuses one that is wrong.

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use http::header;
 use serde_json::{Value, json};
 
-use super::create::{self, Written};
-use super::{Call, Reply, convert, form, meta, refused, strategy};
-use crate::patch;
-use crate::resource::Subresource;
+use super::create::{self, Owners, Written};
+use super::{Call, Reply, convert, decode, form, meta, owner, refused, strategy};
+use crate::resource::{Origin, Subresource};
+use crate::schema::{Shape, Types};
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Write, WriteError};
+use crate::{fields, patch};
 
 /// How often a change is made again when others are faster.
 const TRIES: usize = 64;
@@ -27,7 +27,7 @@ pub(super) struct Changed {
 
 /// Replaces an object, or the part that the request names.
 pub(super) async fn put(call: &Call) -> Answer<Reply> {
-    let mut object = create::decode(call)?;
+    let mut object = decode::object(call)?;
     create::match_namespace(call, &mut object)?;
     let name = meta::text(&object, "name");
     if name != call.name() {
@@ -37,17 +37,26 @@ pub(super) async fn put(call: &Call) -> Answer<Reply> {
         )));
     }
     let makes = strategy::allows_create_on_update(&call.resource) && call.subresource.is_none();
-    let changed = change(call, makes, |_| Ok(object.clone())).await?;
+    let changed = change(call, makes, Owners::ToBeNoted, |_| Ok(object.clone())).await?;
     Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
 }
 
 /// Patches an object, or the part that the request names.
 pub(super) async fn patch(call: &Call) -> Answer<Reply> {
     let patch = Patch::read(call)?;
-    let changed = change(call, false, |old| {
-        let mut object = old.cloned().unwrap_or_default();
-        patch.apply(call, &mut object)?;
-        create::check_kind(call, &mut object)?;
+    let is_apply = matches!(patch, Patch::Apply(_));
+    let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
+    let makes = is_apply && call.subresource.is_none();
+    let changed = change(call, makes, owners, |old| {
+        let mut object = match &patch {
+            Patch::Apply(applied) => owner::apply(call, old, applied)?,
+            patch => {
+                let mut object = old.cloned().unwrap_or_default();
+                patch.apply(call, &mut object, call.resource.shape())?;
+                object
+            }
+        };
+        object = decode::patched(call, &object)?;
         create::match_namespace(call, &mut object)?;
         Ok(object)
     })
@@ -57,7 +66,8 @@ pub(super) async fn patch(call: &Call) -> Answer<Reply> {
 
 /// Applies the patch of a request to something that is not the object itself.
 pub(super) fn patched(call: &Call, mut value: Value) -> Answer<Value> {
-    Patch::read(call)?.apply(call, &mut value)?;
+    let shape = Types::builtin().kind("autoscaling", "v1", "Scale");
+    Patch::read(call)?.apply(call, &mut value, shape)?;
     Ok(value)
 }
 
@@ -65,32 +75,67 @@ pub(super) fn patched(call: &Call, mut value: Value) -> Answer<Value> {
 enum Patch {
     Json(Value),
     Merge(Value),
+    Strategic(Value),
+    Apply(Value),
 }
 
 impl Patch {
     fn read(call: &Call) -> Answer<Self> {
-        let content_type = call.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-        match content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim() {
-            "application/json-patch+json" => Ok(Self::Json(form::json(&call.body)?)),
-            "application/merge-patch+json" => Ok(Self::Merge(form::json(&call.body)?)),
+        let media = decode::media(call);
+        let is_builtin = call.resource.origin == Origin::BuiltIn;
+        check_options(call, media == "application/apply-patch+yaml")?;
+        match media {
+            "application/json-patch+json" => Ok(Self::Json(json(call)?)),
+            "application/merge-patch+json" => Ok(Self::Merge(json(call)?)),
+            "application/strategic-merge-patch+json" if is_builtin => {
+                Ok(Self::Strategic(json(call)?))
+            }
+            "application/apply-patch+yaml" => {
+                let applied = form::yaml(&call.body).map_err(|err| {
+                    Status::bad_request(format!("error decoding YAML: {}", err.message))
+                })?;
+                let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
+                patch::apply::check_kind(&applied, &api_version, kind)
+                    .map_err(|err| Status::bad_request(err.to_string()))?;
+                Ok(Self::Apply(applied))
+            }
             _ => {
-                let message = "the body of the request was in an unknown format - accepted media \
-                               types include: application/json-patch+json, \
-                               application/merge-patch+json, application/apply-patch+yaml";
-                Err(Status::new(415, "UnsupportedMediaType", message))
+                let strategic =
+                    if is_builtin { "application/strategic-merge-patch+json, " } else { "" };
+                Err(form::unknown_format(&format!(
+                    "application/json-patch+json, application/merge-patch+json, {strategic}application/apply-patch+yaml"
+                )))
             }
         }
     }
 
-    fn apply(&self, call: &Call, object: &mut Value) -> Answer<()> {
+    fn apply(&self, call: &Call, object: &mut Value, shape: Option<Shape<'_>>) -> Answer<()> {
         let applied = match self {
             Self::Json(patch) => {
                 patch::json::Patch::decode(patch.clone()).and_then(|patch| patch.apply(object))
             }
-            Self::Merge(patch) => patch::merge::apply(object, patch.clone()),
+            Self::Merge(patch) | Self::Apply(patch) => patch::merge::apply(object, patch.clone()),
+            Self::Strategic(patch) => patch::strategic::apply(object, patch.clone(), shape),
         };
         applied.map_err(|err| patch_refused(call, err))
     }
+}
+
+fn json(call: &Call) -> Answer<Value> {
+    let decoded = crate::schema::decode::json(&call.body, None);
+    decoded.map(|d| d.value).map_err(|err| Status::bad_request(err.to_string()))
+}
+
+/// Refuses options that a patch of this form does not have, or has to have.
+fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
+    let mut wrong = Vec::new();
+    if is_apply && call.query.get("fieldManager").is_none() {
+        wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
+    }
+    if !is_apply && call.query.flag("force").is_some() {
+        wrong.push(("force", "Forbidden: may not be specified for non-apply patch".to_owned()));
+    }
+    super::list::invalid_options("PatchOptions", &wrong)
 }
 
 fn patch_refused(call: &Call, err: patch::Error) -> Box<Status> {
@@ -112,6 +157,7 @@ fn patch_refused(call: &Call, err: patch::Error) -> Box<Status> {
 pub(super) async fn change(
     call: &Call,
     makes_new: bool,
+    owners: Owners,
     make: impl Fn(Option<&Value>) -> Answer<Value>,
 ) -> Answer<Changed> {
     let (resource, name) = (&call.resource, call.name());
@@ -121,12 +167,12 @@ pub(super) async fn change(
             if !makes_new {
                 return Err(Status::not_found(resource, name));
             }
-            let written = create::create(call, make(None)?).await?;
+            let written = create::create(call, make(None)?, owners).await?;
             return Ok(Changed { written, is_new: true });
         };
         let old = call.value(&seen);
         let mut new = make(Some(&old))?;
-        prepare(call, &mut new, &old)?;
+        prepare(call, &mut new, &old, owners)?;
         let is_gone = ends_with(call, &new, &old);
         if call.query.is_dry_run() {
             return Ok(Changed { written: Written::WouldBe(new), is_new: false });
@@ -155,7 +201,7 @@ pub(super) async fn change(
 }
 
 /// Checks which version and which object the change was made from, and completes it.
-fn prepare(call: &Call, new: &mut Value, old: &Value) -> Answer<()> {
+fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<()> {
     let (resource, name) = (&call.resource, call.name());
     let uid = meta::text(new, "uid");
     let known = meta::text(old, "uid");
@@ -187,9 +233,15 @@ fn prepare(call: &Call, new: &mut Value, old: &Value) -> Answer<()> {
     meta::set(new, "selfLink", None);
     match call.subresource {
         // These change what nobody may write otherwise, and nothing else.
-        Some(Subresource::Binding | Subresource::Eviction) => Ok(()),
-        _ => strategy::update(call, new, old),
+        Some(Subresource::Binding | Subresource::Eviction) => return Ok(()),
+        _ => strategy::complete(call, new, Some(old))?,
     }
+    if owners == Owners::ToBeNoted {
+        owner::note(call, Some(old), new);
+    }
+    strategy::update(call, new, old)?;
+    fields::settle(old, new);
+    Ok(())
 }
 
 /// Tells whether the last thing that kept a deleted object is gone with this change.

@@ -1,0 +1,173 @@
+//! What object did a client send, and is it one of the kind it was sent to?
+//!
+//! Unknown and duplicate fields are dropped; whether that is refused, said in a warning or kept quiet is for the client
+//! to choose with `fieldValidation`.
+
+use http::header;
+use serde_json::Value;
+
+use super::{Call, form};
+use crate::quote::quote;
+use crate::schema::decode::{self, Decoded, Error};
+use crate::status::{Answer, Status};
+
+/// What is done about fields that the kind does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// Gives the media type of a request's body.
+pub(super) fn media(call: &Call) -> &str {
+    let said = call.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    said.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+/// Reads the object in a request.
+pub(super) fn object(call: &Call) -> Answer<Value> {
+    match media(call) {
+        "" | "application/json" => {
+            let said: Said = said(call, &call.body)?;
+            said.check(call)?;
+            let decoded = decode::json(&call.body, call.resource.shape());
+            finish(call, decoded)
+        }
+        "application/yaml" => {
+            let document = form::yaml(&call.body)?;
+            Said::of(&document).check(call)?;
+            finish(call, decode::value(&document, call.resource.shape()))
+        }
+        _ => Err(form::unknown_format("application/json, application/yaml")),
+    }
+}
+
+/// Brings an object that a patch made into the form that it would have been read in.
+pub(super) fn patched(call: &Call, document: &Value) -> Answer<Value> {
+    finish(call, decode::value(document, call.resource.shape()))
+}
+
+fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {
+    let cannot = |why: &str| {
+        let (kind, version) = (&call.resource.kind, quote(&call.resource.version));
+        Status::bad_request(format!(
+            "{kind} in version {version} cannot be handled as a {kind}: {why}"
+        ))
+    };
+    let Decoded { mut value, strict } = decoded.map_err(|err| cannot(&err.to_string()))?;
+    if !strict.is_empty() {
+        match strictness(call)? {
+            Strictness::Ignore => {}
+            Strictness::Warn => call.warn(strict),
+            Strictness::Strict => {
+                return Err(cannot(&format!("strict decoding error: {}", strict.join(", "))));
+            }
+        }
+    }
+    value["apiVersion"] = call.resource.api_version().into();
+    value["kind"] = call.resource.kind.as_str().into();
+    Ok(value)
+}
+
+fn strictness(call: &Call) -> Answer<Strictness> {
+    match call.query.get("fieldValidation") {
+        None | Some("Warn") => Ok(Strictness::Warn),
+        Some("Ignore") => Ok(Strictness::Ignore),
+        Some("Strict") => Ok(Strictness::Strict),
+        Some(other) => {
+            let why = format!(
+                "Unsupported value: {}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+                quote(other)
+            );
+            super::list::invalid_options(call.options_kind(), &[("fieldValidation", why)])?;
+            Ok(Strictness::Warn)
+        }
+    }
+}
+
+/// What a document says it is.
+#[derive(serde::Deserialize, Default)]
+struct Said {
+    #[serde(rename = "apiVersion", default)]
+    api_version: Option<String>,
+    #[serde(default)]
+    kind: Option<String>,
+}
+
+/// Reads what a document says it is, before anything else of it.
+fn said(call: &Call, body: &[u8]) -> Answer<Said> {
+    serde_json::from_slice(body).map_err(|_| {
+        let why = match decode::json(body, None) {
+            Ok(decoded) if !decoded.value.is_object() => format!(
+                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                crate::patch::type_name(&decoded.value)
+            ),
+            Ok(_) => "json: cannot unmarshal into Go struct field".to_owned(),
+            Err(err) => err.to_string(),
+        };
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+             json parse error: {why} ({})",
+            call.resource.kind,
+            summary(body)
+        ))
+    })
+}
+
+/// Shows the beginning of a body, as text if it looks like an object.
+fn summary(body: &[u8]) -> String {
+    let (shown, more) = if body.len() > 30 { (&body[..30], " ...") } else { (body, "") };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let hex: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}
+
+impl Said {
+    fn of(document: &Value) -> Self {
+        let text = |field: &str| document[field].as_str().map(str::to_owned);
+        Self { api_version: text("apiVersion"), kind: text("kind") }
+    }
+
+    /// Refuses a document of another kind. One that does not say what it is, is what it should be.
+    fn check(&self, call: &Call) -> Answer<()> {
+        let expected = call.resource.api_version();
+        let kind = &call.resource.kind;
+        let said_kind = self.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(kind);
+        let said = self.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(&expected);
+        if said == expected && said_kind == kind {
+            return Ok(());
+        }
+        let version = quote(said.rsplit('/').next().unwrap_or_default());
+        let served = call.core.registry.served();
+        let why = match served.find_kind(said, said_kind) {
+            Some(_) if said != expected && said_kind == kind => {
+                return Err(Status::bad_request(format!(
+                    "the API version in the data ({said}) does not match the expected API version ({expected})"
+                )));
+            }
+            Some(other) => {
+                let internal =
+                    if call.resource.group.is_empty() { "core" } else { &call.resource.group };
+                format!(
+                    "converting ({}.{}) to ({internal}.{kind}): unknown conversion",
+                    other.version, other.kind
+                )
+            }
+            None => format!(
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                quote(said_kind),
+                quote(said)
+            ),
+        };
+        Err(Status::bad_request(format!(
+            "{said_kind} in version {version} cannot be handled as a {kind}: {why}"
+        )))
+    }
+}
