@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use crate::schema::{Shape, Types};
+use crate::table::Columns;
 
 /// The verbs of a collection that is stored, as discovery lists them.
 pub(crate) const STORED: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// A kind as it is served at one group and version.
-#[derive(Debug)]
 pub(crate) struct Resource {
     /// The API group; empty for the core group.
     pub(crate) group: String,
@@ -45,6 +45,10 @@ pub(crate) struct Resource {
     pub(crate) origin: Origin,
     /// The shape of a custom kind.
     pub(crate) types: Option<Arc<Types>>,
+    /// What tables show of it.
+    pub(crate) columns: Columns,
+    /// The fields of a custom kind that can be selected by, as dotted paths without a leading dot.
+    pub(crate) selectable: Vec<String>,
     /// The JSON that opens an object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) opening: String,
 }
@@ -185,7 +189,7 @@ pub(crate) fn opening(api_version: &str, kind: &str) -> String {
 type GroupVersion = (String, String);
 
 /// Every resource that is served now. A copy stays as it was when it was taken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Served(BTreeMap<GroupVersion, BTreeMap<String, Arc<Resource>>>);
 
 impl Served {
@@ -229,7 +233,6 @@ impl Served {
 }
 
 /// The resources that are served, changing as CustomResourceDefinitions come and go.
-#[derive(Debug)]
 pub(crate) struct Registry(RwLock<Arc<Served>>);
 
 impl Registry {

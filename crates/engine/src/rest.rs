@@ -36,6 +36,7 @@ use crate::core::Core;
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, WriteError};
+use crate::table::Include;
 use address::Address;
 use form::Form;
 use query::Query;
@@ -68,6 +69,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) form: Form,
+    /// How much of an object the rows of a table carry.
+    pub(crate) include: Include,
     pub(crate) caller: Caller,
     pub(crate) is_patch: bool,
     /// What the client should know although its request is carried out.
@@ -117,7 +120,9 @@ async fn dispatch(
     if address.watch {
         query.set("watch", "true");
     }
+    let include = Include::parse(query.get("includeObject").unwrap_or_default());
     let call = Call {
+        include: include.map_err(Status::bad_request)?,
         core: Arc::clone(core),
         form: Form::accepted(&parts.headers)?,
         resource,
@@ -249,7 +254,9 @@ impl Call {
             form::View::Whole => self.form.reply(code, object),
             form::View::Metadata => self.form.reply(code, &read::metadata_only(object)),
             form::View::Table => {
-                self.form.reply(code, &read::table(self, std::slice::from_ref(object)))
+                let now = self.core.clock.now();
+                let table = self.resource.columns.table_of_one(object, self.include, true, now);
+                self.form.reply(code, &table)
             }
         }
     }

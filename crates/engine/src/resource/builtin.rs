@@ -8,6 +8,7 @@ use super::Subresource::{
     self, Approval, Binding, EphemeralContainers, Eviction, Finalize, Resize, Scale, Status, Token,
 };
 use super::{Origin, Resource, STORED, opening, qualified};
+use crate::table::Columns;
 
 const NAMESPACED: bool = true;
 const CLUSTER: bool = false;
@@ -54,6 +55,8 @@ impl Row {
             storage: Arc::from(storage),
             origin: Origin::BuiltIn,
             types: None,
+            columns: Columns::BuiltIn { group: group.to_owned(), kind: self.kind.to_owned() },
+            selectable: Vec::new(),
             opening: opening(self.api_version, self.kind),
         }
     }

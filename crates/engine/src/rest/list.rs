@@ -65,7 +65,10 @@ pub(super) fn answer(call: &Call) -> Answer<Reply> {
             let items: Vec<Value> = values.iter().map(read::metadata_only).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": items})
         }
-        View::Table => read::table(call, &values),
+        View::Table => {
+            let columns = &call.resource.columns;
+            columns.table(json!({}), &values, call.include, true, call.core.clock.now())
+        }
     };
     shown["metadata"] = metadata.into();
     Ok(call.form.reply(200, &shown))

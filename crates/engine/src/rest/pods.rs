@@ -102,6 +102,7 @@ fn on_pod(call: &Call, name: &str) -> Answer<Call> {
         headers: call.headers.clone(),
         body: Bytes::new(),
         form: call.form,
+        include: call.include,
         caller: call.caller.clone(),
         is_patch: false,
         warnings: Mutex::default(),

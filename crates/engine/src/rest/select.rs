@@ -43,7 +43,9 @@ impl Selection {
         let resource = &call.resource;
         let selectable = match resource.origin {
             Origin::BuiltIn => Selectable::Builtin { group: &resource.group, kind: &resource.kind },
-            Origin::Custom => Selectable::Custom { namespaced: resource.namespaced, fields: &[] },
+            Origin::Custom => {
+                Selectable::Custom { namespaced: resource.namespaced, fields: &resource.selectable }
+            }
         };
         let text = call.query.get("fieldSelector").unwrap_or_default();
         let fields = Fields::parse(text, selectable).map_err(|err| Status::bad_request(err.0))?;

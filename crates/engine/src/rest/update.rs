@@ -50,7 +50,7 @@ pub(super) async fn patch(call: &Call) -> Answer<Reply> {
     let changed = change(call, makes, owners, |old| {
         let mut object = match &patch {
             Patch::Apply(applied) => owner::apply(call, old, applied)?,
-            patch => {
+            patch @ (Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_)) => {
                 let mut object = old.cloned().unwrap_or_default();
                 patch.apply(call, &mut object, call.resource.shape())?;
                 object

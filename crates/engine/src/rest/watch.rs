@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::resource::Resource;
 use crate::status::{Answer, Status};
 use crate::store::{Change, Expired, Object};
+use crate::table::Include;
 
 /// How many changes are taken from the store at once.
 const BATCH: usize = 256;
@@ -49,10 +50,6 @@ struct Watch {
     is_over: bool,
 }
 
-/// What the rows of tables carry.
-#[derive(Clone)]
-struct Include(Option<String>);
-
 /// Starts a watch.
 pub(super) fn start(call: &Call) -> Answer<Reply> {
     check_options(call)?;
@@ -72,7 +69,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
         prefix: call.namespace.as_ref().map(|n| format!("{n}/")).unwrap_or_default(),
         selection,
         form: call.form,
-        include: Include(call.query.get("includeObject").map(str::to_owned)),
+        include: call.include,
         reached: version.unwrap_or(0),
         waiting: VecDeque::new(),
         changed,
@@ -198,23 +195,16 @@ impl Watch {
         let shown = match self.form.view {
             View::Whole => value,
             View::Metadata => read::metadata_only(&value),
-            View::Table => self.row(value),
+            View::Table => self.row(&value),
         };
         line(&json!({"type": kind, "object": shown}))
     }
 
     /// Shows an object as a table of one row; only the first table of a watch has its columns.
-    fn row(&mut self, value: Value) -> Value {
-        let include = self.include.0.as_deref().unwrap_or("Metadata");
-        let version = value["metadata"]["resourceVersion"].clone();
-        let mut table = read::table_of(&self.resource, include, &[value]);
-        table["metadata"]["resourceVersion"] = version;
-        if std::mem::replace(&mut self.sent_columns, true)
-            && let Some(table) = table.as_object_mut()
-        {
-            table.insert("columnDefinitions".to_owned(), Value::Null);
-        }
-        table
+    fn row(&mut self, value: &Value) -> Value {
+        let is_first = !std::mem::replace(&mut self.sent_columns, true);
+        let now = self.core.clock.now();
+        self.resource.columns.table_of_one(value, self.include, is_first, now)
     }
 
     fn bookmark(&mut self, annotations: Option<Value>) -> Bytes {
@@ -228,7 +218,7 @@ impl Watch {
         let shown = match self.form.view {
             View::Whole => object,
             View::Metadata => read::metadata_only(&object),
-            View::Table => self.row(object),
+            View::Table => self.row(&object),
         };
         line(&json!({"type": "BOOKMARK", "object": shown}))
     }
