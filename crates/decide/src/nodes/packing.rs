@@ -54,6 +54,12 @@ impl Packed {
     pub(super) fn pods(&self) -> u32 {
         self.placed.iter().sum()
     }
+
+    /// Tells whether it places more pods, or as many on fewer nodes.
+    pub(super) fn is_better_than(&self, other: &Self) -> bool {
+        let rank = |packed: &Self| (packed.pods(), std::cmp::Reverse(packed.nodes()));
+        rank(self) > rank(other)
+    }
 }
 
 /// Packs `demand`, in its order, into new nodes of `offers`: the first is the one asked, the others its partners.

@@ -429,7 +429,8 @@ impl<'a> Snapshot<'a> {
 
     fn room(&self, id: NodeId) -> Room {
         let (node, free) = (&self.nodes[id], self.free(id));
-        let takes = node.is_there && !node.is_closed;
+        // Whatever a pod tolerates, a cordoned node is not counted on.
+        let takes = node.is_there && !node.is_closed && !node.like.node().unschedulable;
         if takes { Room { cpu: free[0], memory: free[1], slots: node.slots } } else { Room::NONE }
     }
 

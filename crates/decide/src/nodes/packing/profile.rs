@@ -111,6 +111,13 @@ impl Profile {
         !self.domain.spread.is_empty() || self.domain.anti.iter().any(|anti| anti.means_itself)
     }
 
+    /// Tells whether a node takes only a few of these pods, whatever its size.
+    pub(in crate::nodes) fn keeps_apart(&self) -> bool {
+        !self.ports.is_empty()
+            || !self.local.spread.is_empty()
+            || self.local.anti.iter().any(|anti| anti.means_itself)
+    }
+
     /// Tells whether pods want to be on a host where others are.
     pub(in crate::nodes) fn wants_company_on_its_host(&self) -> bool {
         !self.local.affinity.is_empty()

@@ -97,8 +97,12 @@ impl Planning<'_, '_> {
         }
         let mut sharers = option.similar.clone();
         sharers.push(option.choice.group);
+        // The smallest comes first where all have grown alike.
         let groups = &self.turn.cluster.groups;
-        sharers.sort_by(|a, b| groups[*a].name.cmp(&groups[*b].name));
+        sharers.sort_by(|a, b| {
+            let rank = |group: usize| (self.sizes[group], &groups[group].name);
+            rank(*a).cmp(&rank(*b))
+        });
         let size = |group: usize| {
             let bound = all.iter().filter(|(_, g)| *g == group).map(|(run, _)| run.nodes);
             (self.sizes[group] + bound.sum::<u32>(), groups[group].max)

@@ -123,7 +123,18 @@ impl Planning<'_, '_> {
             similar.iter().map(|g| self.room(*g)).fold(self.room(group), u32::saturating_add);
         let max_nodes = self.quota.plan_left().min(self.quota.nodes_left());
         let offers: Vec<usize> = std::iter::once(group).chain(partners).collect();
-        let packed = self.pack(&offers, room, &demand, profiles, max_nodes);
+        let mut packed = self.pack(&offers, room, &demand, profiles, max_nodes);
+        // Kinds that need a node for every few of them open nodes which the others then fill; whether that is better
+        // than biggest first shows only when it is tried.
+        let (mut apart, others): (Vec<Demand>, Vec<Demand>) =
+            demand.iter().partition(|d| profiles[d.class].keeps_apart());
+        if !apart.is_empty() && !others.is_empty() {
+            apart.extend(others);
+            let other = self.pack(&offers, room, &apart, profiles, max_nodes);
+            if other.is_better_than(&packed) {
+                (packed, demand) = (other, apart);
+            }
+        }
         if packed.pods() == 0 || packed.nodes() == 0 {
             return None;
         }
