@@ -14,6 +14,8 @@ mod builtin;
 mod clock;
 mod core;
 pub mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod patch;
 mod quote;
 #[allow(dead_code, reason = "the request path uses more of it as it grows")]

@@ -7,6 +7,8 @@
 
 pub mod apply;
 pub mod json;
+#[cfg(test)]
+mod laws;
 pub mod merge;
 pub mod strategic;
 

@@ -37,9 +37,9 @@ use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, WriteError};
 use crate::table::Include;
-use address::Address;
+pub(crate) use address::Address;
 use form::Form;
-use query::Query;
+pub(crate) use query::Query;
 
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 
 mod fields;
 mod labels;
+#[cfg(test)]
+mod laws;
 mod lexer;
 mod syntax;
 

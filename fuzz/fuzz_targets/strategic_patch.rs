@@ -1,0 +1,4 @@
+//! Feeds `engine::fuzzing::strategic_patch`; see there for what must hold.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::fuzzing::strategic_patch(data));
