@@ -37,6 +37,18 @@ pub struct Cluster {
     pub url: String,
 }
 
+/// The controllers that would act on workloads.
+const WORKLOADS: [&str; 8] = [
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "endpoints-controller",
+    "job-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "statefulset-controller",
+];
+
 /// The only user there is.
 const TOKEN: &str = "plimsoll-test-token";
 
@@ -191,6 +203,8 @@ impl Cluster {
             .arg("--service-account-private-key-file")
             .arg(self.folder.join("service-account.key"));
         command.arg("--root-ca-file").arg(self.folder.join("ca.crt"));
+        // The embedded engine stores workloads and leaves them alone, so what it is compared with does too.
+        command.arg(format!("--controllers=*,-{}", WORKLOADS.join(",-")));
         self.spawn("kube-controller-manager", &command)?;
         let mut command = Command::new(binaries.path(Program::Scheduler));
         shared(&mut command, scheduler);

@@ -1,0 +1,125 @@
+//! The engine answers as the real kube-apiserver does.
+//!
+//! Each sequence of requests in `differential/*.yaml` goes to both, each in a namespace of its own. Codes, `Status`
+//! objects and objects are compared after removing what must differ: uids, times, versions and names made up by the
+//! server. The format of the files is described in [`script`].
+
+mod compare;
+mod script;
+mod send;
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use serde_json::Value;
+
+use crate::{ephemeral, real_client};
+use script::{Sequence, Step};
+use send::Side;
+
+/// What the engine answers differently on purpose, or cannot know: the sequence's name and the reason.
+const KNOWN: &[(&str, &str)] = &[];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_answers_as_the_real_api_server() {
+    let Some(real) = real_client().await else { return };
+    let engine = ephemeral().await;
+    let embedded = engine.client();
+    let only = std::env::var("PLIMSOLL_TEST_ONLY").unwrap_or_default();
+    let sequences: Vec<Sequence> =
+        script::all().into_iter().filter(|s| s.name.contains(&only)).collect();
+    let count = sequences.len();
+    assert!(count >= 200 || !only.is_empty(), "{count} sequences are too few to judge by");
+    let run = |(index, sequence): (usize, Sequence)| {
+        let sides = [Side::new(real.clone(), "r", index), Side::new(embedded.clone(), "e", index)];
+        async move {
+            let found = play(&sequence, sides).await;
+            (sequence.name, found)
+        }
+    };
+    let answers = stream::iter(sequences.into_iter().enumerate()).map(run).buffer_unordered(12);
+    let answers: Vec<(String, Vec<String>)> = answers.collect().await;
+    let wrong = judge(answers);
+    assert!(wrong.is_empty(), "{} of {count} sequences differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Sorts out what is known; a known difference that no longer differs is wrong too, so that the list stays honest.
+fn judge(answers: Vec<(String, Vec<String>)>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, found) in answers {
+        let is_known = KNOWN.iter().any(|(known, _)| *known == name);
+        match (is_known, found.is_empty()) {
+            (false, false) => wrong.push(format!("{name}:\n    {}", found.join("\n    "))),
+            (true, true) => wrong.push(format!("{name}: listed as known, but it does not differ")),
+            (false, true) | (true, false) => {}
+        }
+    }
+    wrong.sort();
+    wrong
+}
+
+/// Sends a sequence to both sides; gives every difference.
+async fn play(sequence: &Sequence, [mut real, mut ours]: [Side; 2]) -> Vec<String> {
+    let mut found = Vec::new();
+    let set_up = [real.make_namespace().await, ours.make_namespace().await];
+    if let Some(err) = set_up.into_iter().find_map(Result::err) {
+        return vec![format!("no namespace: {err}")];
+    }
+    for (index, step) in sequence.steps.iter().enumerate() {
+        let differences = both(step, &mut real, &mut ours).await;
+        found.extend(
+            differences
+                .into_iter()
+                .map(|d| format!("step {} {} {}: {d}", index + 1, step.verb, step.path)),
+        );
+    }
+    for cleanup in &sequence.cleanup {
+        real.forget(cleanup).await;
+        ours.forget(cleanup).await;
+    }
+    real.drop_namespace().await;
+    ours.drop_namespace().await;
+    found
+}
+
+/// Sends one step to both sides, again and again where the step says that the answer takes time.
+async fn both(step: &Step, real: &mut Side, ours: &mut Side) -> Vec<String> {
+    let mut tries = if step.eventually && step.reads() { 50 } else { 1 };
+    loop {
+        let (mut theirs, mut mine) = tokio::join!(real.send(step), ours.send(step));
+        // What is saved from an answer may be a name that the server made up, so it is known before comparing.
+        for (side, answer) in [(&mut *real, &mut theirs), (&mut *ours, &mut mine)] {
+            answer.iter_mut().for_each(|answer| side.remember(step, answer));
+        }
+        let differences = match (&theirs, &mine) {
+            (Ok(theirs), Ok(mine)) => compare::answers(theirs, mine),
+            (Err(err), _) => vec![format!("the real one did not answer: {err}")],
+            (_, Err(err)) => vec![format!("the engine did not answer: {err}")],
+        };
+        tries -= 1;
+        if differences.is_empty() || tries == 0 {
+            return differences;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+/// What a side remembers: names in braces, and what they stand for.
+type Memory = BTreeMap<String, String>;
+
+/// Takes a value at a dotted path, where numbers are places in a list.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, part| match part.parse::<usize>() {
+        Ok(index) if value.is_array() => value.get(index),
+        Ok(_) | Err(_) => value.get(part),
+    })
+}
+
+#[test]
+fn sequences_have_names_of_their_own() {
+    let mut names: Vec<String> = script::all().into_iter().map(|s| s.name).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
