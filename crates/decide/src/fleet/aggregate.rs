@@ -74,3 +74,63 @@ impl Aggregate {
         self.capacity = self.capacity.saturating_add(other.capacity);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{rooms, server};
+    use crate::gameserver::{Counter, List};
+
+    fn template() -> Template {
+        let counters = [("rooms".into(), Counter { count: 0, capacity: 10 })].into();
+        Template { counters, lists: [("players".into(), List::default())].into() }
+    }
+
+    #[test]
+    fn servers_are_counted_by_state_and_those_going_only_as_going() {
+        let mut marked = server("m", State::Ready);
+        marked.has_deletion_mark = true;
+        let servers = [
+            server("a", State::Ready),
+            server("b", State::Allocated),
+            server("c", State::Reserved),
+            server("d", State::Error),
+            server("e", State::Starting),
+            server("f", State::Shutdown),
+            marked,
+        ];
+        let counts = status(&Template::default(), &servers).counts;
+        let expected = SetCounts { replicas: 5, ready: 1, reserved: 1, allocated: 1, shutdown: 2 };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn sums_start_with_the_templates_keys_and_take_in_every_state() {
+        let empty = status(&template(), &[]);
+        assert_eq!(empty.counters.get("rooms"), Some(&Aggregate::default()));
+        assert_eq!(empty.lists.get("players"), Some(&Aggregate::default()));
+        let servers = [
+            rooms("a", State::Ready, 1, 10),
+            rooms("b", State::Allocated, 3, 10),
+            rooms("c", State::Unhealthy, 5, 10),
+            rooms("d", State::Shutdown, 7, 10),
+        ];
+        let sum = status(&template(), &servers).counters["rooms"];
+        let expected =
+            Aggregate { allocated_count: 3, allocated_capacity: 10, count: 9, capacity: 30 };
+        assert_eq!(sum, expected);
+        let other = status(&Template::default(), &servers);
+        assert_eq!(other.counters["rooms"], expected, "keys only servers have are added");
+    }
+
+    #[test]
+    fn sums_stop_at_the_largest_number_b10() {
+        let servers =
+            [rooms("a", State::Ready, 1, i64::MAX), rooms("b", State::Ready, 1, i64::MAX)];
+        let set = status(&template(), &servers);
+        assert_eq!(set.counters["rooms"].capacity, i64::MAX);
+        let fleet = merge([&set, &set]);
+        assert_eq!((fleet.replicas, fleet.counters["rooms"].count), (4, 4));
+        assert_eq!(fleet.counters["rooms"].capacity, i64::MAX);
+    }
+}

@@ -2,6 +2,8 @@
 
 mod agones;
 mod repaired;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

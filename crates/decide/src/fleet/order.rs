@@ -190,3 +190,169 @@ fn merge_sort<T>(items: &mut Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) {
     merged.extend(right);
     *items = merged;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{rooms, server};
+    use crate::gameserver::{First, Measure, Source};
+
+    fn on(node: &str, mut server: GameServer) -> GameServer {
+        server.node = node.into();
+        server
+    }
+
+    fn born(second: i64, mut server: GameServer) -> GameServer {
+        server.created_at = Timestamp::new(second, 0).unwrap();
+        server
+    }
+
+    fn names(
+        servers: &[GameServer],
+        how: Scheduling,
+        by: &[Priority],
+        nodes: &Occupancy,
+    ) -> String {
+        let order = deletion_order(servers, how, by, nodes);
+        order.map(|s| s.name.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The order of names, which must not depend on the order of servers.
+    fn check(servers: &[GameServer], how: Scheduling, by: &[Priority], expected: &str) {
+        let nodes = Occupancy::of(servers);
+        let mut turned = servers.to_vec();
+        for _ in servers {
+            turned.rotate_left(1);
+            assert_eq!(names(&turned, how, by, &nodes), expected);
+        }
+    }
+
+    fn by_rooms(first: First) -> [Priority; 1] {
+        [Priority::by_available(Source::Counter, "rooms", Some(first))]
+    }
+
+    #[test]
+    fn packed_empties_the_least_busy_node_first() {
+        let servers = [
+            on("busy", server("a", State::Ready)),
+            on("busy", server("b", State::Allocated)),
+            on("calm", server("c", State::Ready)),
+            on("bare", server("d", State::Starting)),
+            on("also", server("e", State::Ready)),
+        ];
+        check(&servers, Scheduling::Packed, &[], "d e c a b");
+    }
+
+    #[test]
+    fn packed_takes_servers_on_unknown_nodes_before_all_others() {
+        let servers = [
+            on("gone", server("z", State::Ready)),
+            on("gone", server("y", State::Ready)),
+            on("here", server("a", State::Starting)),
+        ];
+        let mut nodes = Occupancy::of(&servers);
+        nodes.forget("gone");
+        assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes), "y z a");
+    }
+
+    #[test]
+    fn packed_takes_unready_servers_of_a_node_first_then_priorities_then_names() {
+        let servers = [
+            rooms("a", State::Ready, 0, 10),
+            rooms("b", State::Ready, 9, 10),
+            rooms("c", State::Ready, 9, 10),
+            rooms("d", State::Scheduled, 0, 10),
+            server("e", State::Ready),
+        ];
+        let how = Scheduling::Packed;
+        check(&servers, how, &by_rooms(First::Smallest), "d b c a e");
+        check(&servers, how, &by_rooms(First::Largest), "d a b c e");
+        check(&servers, how, &[], "d a b c e");
+    }
+
+    #[test]
+    fn distributed_takes_the_oldest_first_b1() {
+        let servers = [
+            born(30, server("a", State::Ready)),
+            born(10, server("b", State::Starting)),
+            born(20, on("other", server("c", State::Ready))),
+        ];
+        check(&servers, Scheduling::Distributed, &[], "b c a");
+    }
+
+    #[test]
+    fn ascending_takes_the_fullest_first_and_servers_without_the_key_last_b2() {
+        let servers = [
+            born(1, server("none", State::Ready)),
+            born(2, rooms("empty", State::Ready, 0, 10)),
+            born(3, rooms("full", State::Ready, 10, 10)),
+            born(4, rooms("old", State::Ready, 10, 10)),
+        ];
+        let how = Scheduling::Distributed;
+        check(&servers, how, &by_rooms(First::Smallest), "full old empty none");
+        check(&servers, how, &by_rooms(First::Largest), "empty full old none");
+    }
+
+    #[test]
+    fn the_first_designs_priorities_keep_the_bigger_number() {
+        let servers = [
+            rooms("two", State::Ready, 2, 100),
+            rooms("nine", State::Ready, 9, 10),
+            server("none", State::Ready),
+        ];
+        let keep_bigger = [Priority {
+            source: Source::Counter,
+            key: "rooms".into(),
+            measure: Measure::Used,
+            first: First::Smallest,
+            missing: Missing::First,
+        }];
+        check(&servers, Scheduling::Distributed, &keep_bigger, "none two nine");
+    }
+
+    #[test]
+    fn later_priorities_decide_what_earlier_ones_leave_open() {
+        let mut servers = [rooms("a", State::Ready, 5, 10), rooms("b", State::Ready, 5, 10)];
+        for (server, count) in servers.iter_mut().zip([1, 2]) {
+            let seats = crate::gameserver::Counter { count, capacity: 10 };
+            server.counters.insert("seats".into(), seats);
+        }
+        let seats = Priority::by_available(Source::Counter, "seats", Some(First::Smallest));
+        let [rooms] = by_rooms(First::Smallest);
+        check(&servers, Scheduling::Distributed, &[rooms, seats], "b a");
+    }
+
+    #[test]
+    fn comparisons_that_contradict_themselves_still_give_one_order_b3() {
+        let cycle = [
+            server("a", State::Ready),
+            server("b", State::Error),
+            server("c", State::Starting),
+            server("d", State::Unhealthy),
+        ];
+        let nodes = Occupancy::of(&cycle);
+        let first = names(&cycle, Scheduling::Packed, &[], &nodes);
+        check(&cycle, Scheduling::Packed, &[], &first);
+        let skips = [Priority::by_available(Source::Counter, "rooms", None)];
+        let servers = [
+            born(3, rooms("a", State::Ready, 1, 10)),
+            born(2, server("b", State::Ready)),
+            born(1, rooms("c", State::Ready, 5, 10)),
+        ];
+        let nodes = Occupancy::of(&servers);
+        let first = names(&servers, Scheduling::Distributed, &skips, &nodes);
+        check(&servers, Scheduling::Distributed, &skips, &first);
+    }
+
+    #[test]
+    fn a_long_order_is_the_same_however_far_it_is_read() {
+        let servers: Vec<GameServer> = (0..2000)
+            .map(|n| born(n * 7919 % 2003, server(&format!("s{n}"), State::Ready)))
+            .collect();
+        let nodes = Occupancy::of(&servers);
+        let order: Vec<_> =
+            deletion_order(&servers, Scheduling::Distributed, &[], &nodes).collect();
+        assert_eq!(order.len(), 2000);
+        assert!(order.is_sorted_by_key(|s| s.created_at));
+    }
+}

@@ -32,3 +32,41 @@ pub fn overflow(
 fn has_all(has: &Texts, wanted: &Texts) -> bool {
     wanted.iter().all(|(key, value)| has.get(key) == Some(value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::server;
+    use crate::fleet::{Mode, Scheduling};
+
+    fn check(replicas: i32, servers: &[GameServer], labels: &[(&str, &str)]) -> String {
+        let set = ServerSet {
+            replicas,
+            scheduling: Scheduling::Packed,
+            priorities: Vec::new(),
+            has_deletion_mark: false,
+            mode: Mode::Repaired,
+        };
+        let labels: Texts = labels.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect();
+        overflow(&set, &labels, &Texts::new(), servers, &Occupancy::of(servers)).join(" ")
+    }
+
+    #[test]
+    fn as_many_allocated_servers_are_marked_as_are_too_many() {
+        let mut servers = vec![
+            server("a", State::Allocated),
+            server("b", State::Allocated),
+            server("c", State::Allocated),
+            server("d", State::Ready),
+        ];
+        let marks = [("overflow", "yes")];
+        assert_eq!(check(3, &servers, &marks), "");
+        assert_eq!(check(1, &servers, &marks), "a b");
+        assert_eq!(check(0, &servers, &marks), "a b c");
+        assert_eq!(check(0, &servers, &[]), "", "nothing to mark with");
+        servers[1].labels.insert("overflow".into(), "yes".into());
+        assert_eq!(check(1, &servers, &marks), "a", "one is marked already");
+        servers[1].labels.insert("overflow".into(), "no".into());
+        assert_eq!(check(1, &servers, &marks), "a b", "another value is no mark");
+    }
+}

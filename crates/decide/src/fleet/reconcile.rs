@@ -117,3 +117,105 @@ pub fn reconcile(
     is_partial |= create < lacking;
     Reconciliation { create: u32::try_from(create).unwrap_or(u32::MAX), delete, is_partial }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{NOW, server};
+
+    fn set(replicas: i32, mode: Mode) -> ServerSet {
+        let priorities = Vec::new();
+        let scheduling = Scheduling::Packed;
+        ServerSet { replicas, scheduling, priorities, has_deletion_mark: false, mode }
+    }
+
+    fn pass(set: &ServerSet, servers: &[GameServer]) -> (u32, String, bool) {
+        let nodes = Occupancy::of(servers);
+        let done = reconcile(set, servers, &nodes, Limits::of(set.mode), NOW);
+        (done.create, done.delete.join(" "), done.is_partial)
+    }
+
+    fn many(count: usize, state: State) -> Vec<GameServer> {
+        (0..count).map(|n| server(&format!("s{n:04}"), state)).collect()
+    }
+
+    fn errored(name: &str, seconds_ago: i64) -> GameServer {
+        let mut server = server(name, State::Error);
+        server.errored_at = Some(NOW - SignedDuration::from_secs(seconds_ago));
+        server
+    }
+
+    #[test]
+    fn a_set_is_filled_up_and_cut_down() {
+        let servers = many(3, State::Ready);
+        for mode in [Mode::Agones, Mode::Repaired] {
+            assert_eq!(pass(&set(5, mode), &servers), (2, String::new(), false));
+            assert_eq!(pass(&set(3, mode), &servers), (0, String::new(), false));
+            assert_eq!(pass(&set(1, mode), &servers), (0, "s0000 s0001".into(), false));
+        }
+    }
+
+    #[test]
+    fn servers_in_use_are_never_named_and_count_towards_the_target() {
+        let servers = [
+            server("a", State::Allocated),
+            server("r", State::Reserved),
+            server("x", State::Ready),
+            server("y", State::Ready),
+        ];
+        for mode in [Mode::Agones, Mode::Repaired] {
+            assert_eq!(pass(&set(3, mode), &servers), (0, "x".into(), false));
+            assert_eq!(pass(&set(0, mode), &servers), (0, "x y".into(), false));
+        }
+    }
+
+    #[test]
+    fn servers_on_their_way_out_count_nowhere() {
+        let mut marked = server("m", State::Allocated);
+        marked.has_deletion_mark = true;
+        let servers = [marked, server("s", State::Shutdown), server("r", State::Ready)];
+        assert_eq!(pass(&set(2, Mode::Repaired), &servers), (1, String::new(), false));
+    }
+
+    #[test]
+    fn lost_servers_are_replaced_and_errors_are_kept_for_a_while() {
+        let servers = [
+            server("u", State::Unhealthy),
+            errored("old", 30),
+            errored("new", 29),
+            server("e", State::Error),
+        ];
+        let (create, delete, _) = pass(&set(4, Mode::Repaired), &servers);
+        assert_eq!((create, delete.as_str()), (3, "e old u"));
+    }
+
+    #[test]
+    fn upstream_removes_too_few_beside_lost_servers_and_ours_removes_all() {
+        let mut servers = many(4, State::Ready);
+        servers.push(server("u", State::Unhealthy));
+        assert_eq!(pass(&set(2, Mode::Agones), &servers).1, "u s0000");
+        assert_eq!(pass(&set(2, Mode::Repaired), &servers).1, "u s0000 s0001");
+    }
+
+    #[test]
+    fn a_pass_keeps_to_its_limits() {
+        let servers = many(200, State::Ready);
+        let (_, delete, is_partial) = pass(&set(0, Mode::Agones), &servers);
+        assert_eq!((delete.split(' ').count(), is_partial), (64, true));
+        let (_, delete, is_partial) = pass(&set(0, Mode::Repaired), &servers);
+        assert_eq!((delete.split(' ').count(), is_partial), (200, false));
+        assert_eq!(pass(&set(100, Mode::Agones), &[]), (64, String::new(), true));
+        assert_eq!(pass(&set(100, Mode::Repaired), &[]), (100, String::new(), false));
+        let pending = many(4990, State::Starting);
+        assert_eq!(pass(&set(5100, Mode::Repaired), &pending), (10, String::new(), true));
+        assert_eq!(pass(&set(5100, Mode::Agones), &pending), (10, String::new(), true));
+    }
+
+    #[test]
+    fn a_set_that_goes_creates_nothing() {
+        let mut going = set(5, Mode::Repaired);
+        going.has_deletion_mark = true;
+        let lost = [server("u", State::Unhealthy)];
+        assert_eq!(pass(&going, &lost), (0, "u".into(), false));
+    }
+}

@@ -197,3 +197,105 @@ impl Amount {
         i32::try_from(amount).unwrap_or(i32::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUARTER: Update = Update::RollingUpdate {
+        max_surge: Amount::Percent(25),
+        max_unavailable: Amount::Percent(25),
+    };
+
+    /// A set whose servers are all there: so many Ready, Allocated and Reserved.
+    fn set(name: &str, ready: i32, allocated: i32, reserved: i32) -> SetView {
+        let replicas = ready + allocated + reserved;
+        let status = SetCounts { replicas, ready, reserved, allocated, shutdown: 0 };
+        SetView { name: name.into(), replicas, status }
+    }
+
+    fn sizes(done: &Rollout) -> (i32, Vec<(&str, i32)>) {
+        (done.active, done.resize.iter().map(|(name, size)| (&**name, *size)).collect())
+    }
+
+    #[test]
+    fn alone_the_active_set_has_the_fleets_size() {
+        let done = rollout(7, 7, QUARTER, &set("new", 3, 0, 0), &[]);
+        assert_eq!(sizes(&done), (7, vec![]));
+    }
+
+    #[test]
+    fn what_players_hold_in_old_sets_is_left_to_them() {
+        let mut old = set("old", 0, 2, 1);
+        old.replicas = 0;
+        let done = rollout(5, 5, QUARTER, &set("new", 1, 0, 0), std::slice::from_ref(&old));
+        assert_eq!(sizes(&done), (2, vec![]));
+        let done = rollout(2, 2, QUARTER, &set("new", 1, 0, 0), &[old]);
+        assert_eq!(done.active, 0, "never below 0");
+    }
+
+    #[test]
+    fn recreate_empties_old_sets_first() {
+        let old = [set("a", 3, 2, 0), set("b", 1, 0, 0)];
+        let done = rollout(6, 6, Update::Recreate, &set("new", 0, 0, 0), &old);
+        assert_eq!(sizes(&done), (4, vec![("a", 0), ("b", 0)]));
+    }
+
+    #[test]
+    fn empty_old_sets_go() {
+        let mut leaving = set("leaving", 0, 0, 0);
+        leaving.status.shutdown = 1;
+        let done = rollout(2, 2, QUARTER, &set("new", 2, 0, 0), &[set("gone", 0, 0, 0), leaving]);
+        assert_eq!(done.delete.iter().map(|n| &**n).collect::<Vec<_>>(), ["gone"]);
+    }
+
+    #[test]
+    fn a_rolling_update_surges_by_its_share_rounded_up() {
+        for (fleet, surge, up_to) in [(10, 25, 3), (10, 50, 5), (3, 25, 1), (1, 99, 1)] {
+            let update = Update::RollingUpdate {
+                max_surge: Amount::Percent(surge),
+                max_unavailable: Amount::Percent(25),
+            };
+            let old = [set("old", fleet, 0, 0)];
+            let done = rollout(fleet, fleet, update, &set("new", 0, 0, 0), &old);
+            assert_eq!(done.active, up_to, "{surge}% of {fleet}");
+        }
+    }
+
+    #[test]
+    fn a_rolling_update_waits_for_its_new_servers() {
+        let mut new = set("new", 1, 0, 0);
+        new.replicas = 3;
+        let done = rollout(10, 11, QUARTER, &new, &[set("old", 10, 0, 0)]);
+        assert_eq!(done.active, 3, "two are not there yet");
+    }
+
+    #[test]
+    fn old_servers_make_room_within_what_may_be_unavailable() {
+        // 12 Ready of which a quarter, 3, may be missing: 2 more than the fleet needs, and 3 new ones are there.
+        let done = rollout(10, 12, QUARTER, &set("new", 3, 0, 0), &[set("old", 9, 0, 0)]);
+        assert_eq!(done.resize, [(Arc::from("old"), 6)]);
+    }
+
+    #[test]
+    fn an_old_set_with_players_only_is_set_to_none() {
+        let done = rollout(4, 4, QUARTER, &set("new", 4, 0, 0), &[set("old", 0, 2, 0)]);
+        assert_eq!(done.resize, [(Arc::from("old"), 0)]);
+        assert_eq!(done.active, 2, "what old players hold is subtracted");
+    }
+
+    #[test]
+    fn an_update_settles_with_every_server_new() {
+        let (mut new, mut old) = (set("new", 0, 0, 0), set("old", 10, 0, 0));
+        for _ in 0..20 {
+            let ready = new.status.ready + old.status.ready;
+            let done = rollout(10, ready, QUARTER, &new, std::slice::from_ref(&old));
+            assert!(done.active + old.replicas <= 13, "the surge holds");
+            new = set("new", done.active, 0, 0);
+            let left = done.resize.first().map_or(old.replicas, |(_, size)| *size);
+            assert!(new.status.ready + left >= 7, "what may be unavailable holds");
+            old = set("old", left, 0, 0);
+        }
+        assert_eq!((new.replicas, old.replicas), (10, 0));
+    }
+}

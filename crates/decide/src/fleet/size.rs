@@ -135,3 +135,142 @@ impl Fleet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::*;
+    use crate::cron::{Cron, Dialect};
+    use crate::fleet::testing::{NOW, answer, decide, fleet};
+    use crate::fleet::{Amount, Autoscaler, Between, Buffer, Capacity, Period};
+
+    fn buffer(size: i64) -> Policy {
+        Policy::Buffer(Buffer { size: Amount::Count(size), min: 0, max: 100 })
+    }
+
+    fn failing() -> Policy {
+        let key = "nokey".into();
+        Policy::Counter(Capacity { key, size: Amount::Count(1), min: 0, max: 10 })
+    }
+
+    /// A schedule that holds now, or ended long ago.
+    fn scheduled(active: bool, policy: Policy) -> Policy {
+        let end = (!active).then_some(Timestamp::UNIX_EPOCH);
+        let between = Between { start: None, end };
+        Policy::Schedule(Box::new(Schedule { between, period: None, policy }))
+    }
+
+    fn chain(links: Vec<(&str, Policy)>) -> Policy {
+        let link = |(id, policy): (&str, Policy)| Link { id: id.into(), policy };
+        Policy::Chain(links.into_iter().map(link).collect())
+    }
+
+    fn in_mode(mode: Mode) -> Fleet {
+        let mut fleet = fleet(3);
+        fleet.replicas = 8;
+        fleet.mode = mode;
+        fleet
+    }
+
+    fn applied(policy: &Policy) -> String {
+        let decision = decide(policy, &fleet(3), &[]);
+        decision.outcome.map_or_else(|r| r.to_string(), |size| size.applied.to_string())
+    }
+
+    #[test]
+    fn a_schedule_outside_its_time_is_an_error_upstream_and_keeps_the_size_here_a1() {
+        for policy in [
+            scheduled(false, buffer(5)),
+            chain(vec![("a", scheduled(false, buffer(5))), ("b", scheduled(false, buffer(6)))]),
+        ] {
+            let upstream = decide(&policy, &in_mode(Mode::Agones), &[]);
+            assert_eq!(upstream.outcome, Err(Refusal::Inactive));
+            let ours = decide(&policy, &in_mode(Mode::Repaired), &[]);
+            assert_eq!(answer(&ours), Some((8, false)));
+            assert_eq!(ours.reasons.last(), Some(&Reason::Inactive));
+        }
+    }
+
+    #[test]
+    fn no_change_means_the_size_asked_for_and_upstream_writes_back_what_is_there_a2() {
+        for reply in [Policy::Webhook(Reply::Keep), Policy::Wasm(Reply::Keep)] {
+            assert_eq!(answer(&decide(&reply, &in_mode(Mode::Agones), &[])), Some((3, false)));
+            assert_eq!(answer(&decide(&reply, &in_mode(Mode::Repaired), &[])), Some((8, false)));
+        }
+    }
+
+    #[test]
+    fn a_reply_is_taken_as_it_is() {
+        let fleet = in_mode(Mode::Repaired);
+        let told = |reply| decide(&Policy::Webhook(reply), &fleet, &[]).outcome;
+        assert_eq!(told(Reply::Scale(0)).map(|s| s.to), Ok(0), "only a reply may ask for none");
+        assert_eq!(told(Reply::Scale(250)).map(|s| s.to), Ok(250));
+        assert_eq!(told(Reply::None), Err(Refusal::NoReply { policy: "Webhook" }));
+        assert!(matches!(told(Reply::Failed("500".into())), Err(Refusal::ReplyFailed { .. })));
+        assert!(matches!(told(Reply::Scale(-1)), Err(Refusal::ReplyFailed { .. })));
+    }
+
+    #[test]
+    fn the_first_entry_with_an_answer_wins_a_chain() {
+        for (policy, name) in [
+            (buffer(1), "Buffer"),
+            (scheduled(true, buffer(1)), "Schedule"),
+            (chain(vec![("a", failing()), ("b", buffer(1))]), "Chain:b:Buffer"),
+            (chain(vec![("", scheduled(false, buffer(1))), ("", buffer(2))]), "Chain::Buffer"),
+            (chain(vec![("x", Policy::Webhook(Reply::None)), ("y", buffer(2))]), "Chain:y:Buffer"),
+            (chain(vec![("s", scheduled(true, buffer(1))), ("b", buffer(2))]), "Chain:s:Schedule"),
+        ] {
+            assert_eq!(applied(&policy), name);
+        }
+    }
+
+    #[test]
+    fn a_chain_without_an_answer_gives_its_last_reason() {
+        let none = chain(vec![("a", scheduled(false, buffer(1))), ("b", failing())]);
+        let decision = decide(&none, &fleet(3), &[]);
+        let missing = Refusal::NotInTemplate { policy: "Counter", key: "nokey".into() };
+        assert_eq!(decision.outcome, Err(missing));
+        assert_eq!(decision.reasons.len(), 2, "each entry says why it had none");
+        let empty = decide(&chain(vec![]), &fleet(3), &[]);
+        assert_eq!(empty.outcome, Err(Refusal::EmptyChain), "upstream panics: a8");
+    }
+
+    #[test]
+    fn a_nested_policys_failure_is_the_schedules() {
+        let decision = decide(&scheduled(true, failing()), &fleet(3), &[]);
+        assert!(matches!(decision.outcome, Err(Refusal::NotInTemplate { .. })));
+    }
+
+    #[test]
+    fn the_oldest_autoscaler_owns_a_fleet_and_others_are_refused_a13() {
+        let made = |second, name: &str| Autoscaler {
+            created_at: Timestamp::new(second, 0).unwrap(),
+            name: name.into(),
+        };
+        let all = [made(5, "b"), made(5, "a"), made(9, "c")];
+        let owner = Autoscaler::owner(&all).unwrap();
+        assert_eq!(&*owner.name, "a");
+        let (fleet, nodes) = (fleet(3), Occupancy::default());
+        for mode in [Mode::Agones, Mode::Repaired] {
+            let fleet = Fleet { mode, ..fleet.clone() };
+            let rival = Some(&owner.name);
+            let seen = Observation { fleet: &fleet, servers: &[], nodes: &nodes, rival };
+            let refused = size(&buffer(1), seen, NOW).outcome;
+            assert_eq!(refused, Err(Refusal::Owned { by: "a".into() }));
+        }
+    }
+
+    #[test]
+    fn a_decision_says_when_to_look_again() {
+        let zone = TimeZone::UTC;
+        let start = Cron::parse("0 18 * * *", Dialect::Agones).unwrap();
+        let period = Some(Period { start, zone, duration: Some(SignedDuration::from_hours(1)) });
+        let evening = Schedule { between: Between::default(), period, policy: buffer(9) };
+        let policy = chain(vec![("evening", Policy::Schedule(Box::new(evening))), ("", buffer(1))]);
+        let decision = decide(&policy, &fleet(3), &[]);
+        assert!(decision.wake_at.unwrap() > "2026-03-01T17:58:30Z".parse::<Timestamp>().unwrap());
+        assert_eq!(decide(&buffer(1), &fleet(3), &[]).wake_at, None);
+    }
+}

@@ -1,6 +1,15 @@
 //! Small worlds for the tests of this folder.
 
-use super::{Fleet, FleetStatus, Mode, Scheduling, Template};
+use jiff::Timestamp;
+
+use super::{
+    Decision, Fleet, FleetStatus, Mode, Observation, Policy, Scheduling, Template, merge, size,
+    status,
+};
+use crate::gameserver::{Counter, GameServer, Occupancy, State};
+
+/// The moment at which every test looks.
+pub(super) const NOW: Timestamp = Timestamp::constant(1_772_366_400, 0);
 
 /// A fleet of `replicas` servers that are all there.
 pub(super) fn fleet(replicas: i32) -> Fleet {
@@ -14,4 +23,37 @@ pub(super) fn fleet(replicas: i32) -> Fleet {
         status: FleetStatus { replicas, ready: replicas, ..FleetStatus::default() },
         mode: Mode::Repaired,
     }
+}
+
+/// A server on node `n`.
+pub(super) fn server(name: &str, state: State) -> GameServer {
+    let mut server = GameServer::new("default", name, state);
+    server.node = "n".into();
+    server
+}
+
+/// A server on node `n` with a counter `rooms`.
+pub(super) fn rooms(name: &str, state: State, count: i64, capacity: i64) -> GameServer {
+    let mut server = server(name, state);
+    server.counters.insert("rooms".into(), Counter { count, capacity });
+    server
+}
+
+/// A fleet whose new servers have the counter `rooms`, and whose status says what `servers` say.
+pub(super) fn fleet_of(servers: &[GameServer], count: i64, capacity: i64, mode: Mode) -> Fleet {
+    let counters = [("rooms".into(), Counter { count, capacity })].into();
+    let template = Template { counters, ..Template::default() };
+    let status = merge([&status(&template, servers)]);
+    Fleet { replicas: status.replicas, template, status, mode, ..fleet(0) }
+}
+
+/// Decides about a fleet and its servers.
+pub(super) fn decide(policy: &Policy, fleet: &Fleet, servers: &[GameServer]) -> Decision {
+    let nodes = Occupancy::of(servers);
+    size(policy, Observation { fleet, servers, nodes: &nodes, rival: None }, NOW)
+}
+
+/// The size that was decided, and whether it was limited.
+pub(super) fn answer(decision: &Decision) -> Option<(i32, bool)> {
+    decision.outcome.as_ref().ok().map(|size| (size.to, size.limited))
 }

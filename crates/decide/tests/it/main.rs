@@ -1,3 +1,4 @@
 //! What holds for every input, whichever one comes.
 
 mod allocation;
+mod fleet;

@@ -84,7 +84,7 @@ impl Room<'_> {
                 break;
             }
             replicas -= 1;
-            capacity -= self.of(server).map_or(0, |c| c.capacity);
+            capacity = capacity.saturating_sub(self.of(server).map_or(0, |c| c.capacity));
         }
         (replicas.max(1), true)
     }
@@ -98,8 +98,8 @@ impl Room<'_> {
         for server in self.walk() {
             replicas -= 1;
             let Some(own) = self.of(server) else { continue };
-            sum.count -= own.count;
-            sum.capacity -= own.capacity;
+            sum.count = sum.count.saturating_sub(own.count);
+            sum.capacity = sum.capacity.saturating_sub(own.capacity);
             let spare = sum.capacity.saturating_sub(sum.count);
             if spare < wanted {
                 return (replicas + 1, false);
