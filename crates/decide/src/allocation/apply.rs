@@ -73,3 +73,120 @@ fn list(key: &Arc<str>, action: &ListAction, server: &mut GameServer, warnings: 
         list.delete(&action.delete);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gameserver::{Counter, List};
+
+    fn server() -> GameServer {
+        let mut server = GameServer::new("default", "s", State::Ready);
+        server.labels.insert("mode".into(), "dm".into());
+        server.counters.insert("rooms".into(), Counter { count: 3, capacity: 10 });
+        let values = vec!["ann".into(), "bob".into()];
+        server.lists.insert("players".into(), List { capacity: 3, values });
+        server
+    }
+
+    fn counted(action: CounterAction) -> (Counter, Vec<Warning>) {
+        let mut server = server();
+        let counters = [("rooms".into(), action)].into();
+        let request = Request { counters, ..Request::default() };
+        let warnings = apply(&request, &mut server, Timestamp::UNIX_EPOCH);
+        (server.counters["rooms"], warnings)
+    }
+
+    fn listed(capacity: Option<i64>, add: &str, delete: &str) -> (i64, String, Vec<Warning>) {
+        let words = |text: &str| text.split_whitespace().map(Arc::from).collect();
+        let action = ListAction { capacity, add: words(add), delete: words(delete) };
+        let mut server = server();
+        let lists = [("players".into(), action)].into();
+        let request = Request { lists, ..Request::default() };
+        let warnings = apply(&request, &mut server, Timestamp::UNIX_EPOCH);
+        let list = &server.lists["players"];
+        (list.capacity, list.values.join(" "), warnings)
+    }
+
+    #[test]
+    fn the_server_is_allocated_and_gets_what_the_request_brings() {
+        let mut server = server();
+        let request = Request {
+            labels: [("mode".into(), "ctf".into())].into(),
+            annotations: [("map".into(), "sea".into())].into(),
+            ..Request::default()
+        };
+        let now = "2026-03-01T12:00:00.5Z".parse().unwrap();
+        assert_eq!(apply(&request, &mut server, now), []);
+        assert_eq!(server.state, State::Allocated);
+        assert_eq!(&*server.labels["mode"], "ctf");
+        assert_eq!(&*server.annotations["map"], "sea");
+        assert_eq!(&*server.annotations[LAST_ALLOCATED], "2026-03-01T12:00:00.5Z");
+    }
+
+    #[test]
+    fn a_counters_capacity_is_set_before_it_counts() {
+        let up = |amount| Some((CounterVerb::Increment, amount));
+        for (capacity, change, count) in [
+            (None, up(4), 7),
+            (None, up(40), 10),
+            (Some(50), up(40), 43),
+            (Some(2), up(1), 2),
+            (Some(5), None, 3),
+            (None, Some((CounterVerb::Decrement, 9)), 0),
+        ] {
+            let (counter, warnings) = counted(CounterAction { capacity, change });
+            assert_eq!((counter.count, warnings), (count, vec![]), "{capacity:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_counter_or_list_is_cut_off_without_a_warning_c2() {
+        assert_eq!(
+            counted(CounterAction {
+                capacity: None,
+                change: Some((CounterVerb::Increment, i64::MAX)),
+            })
+            .0
+            .count,
+            0,
+            "a sum that wraps around lands on 0, as upstream's does"
+        );
+        assert_eq!(listed(None, "c d e", ""), (3, "ann bob c".into(), vec![]));
+    }
+
+    #[test]
+    fn deleting_does_not_make_room_for_adding_c1() {
+        assert_eq!(listed(None, "c d", "ann"), (3, "bob c".into(), vec![]));
+        assert_eq!(listed(Some(4), "c d", "ann"), (4, "bob c d".into(), vec![]));
+        assert_eq!(listed(None, "c", "c"), (3, "ann bob".into(), vec![]));
+    }
+
+    #[test]
+    fn what_does_not_apply_only_warns_and_the_rest_applies_c3() {
+        let shout = Some((CounterVerb::Unknown("INCREMENT".into()), 1));
+        let (counter, warnings) = counted(CounterAction { capacity: Some(5), change: shout });
+        assert_eq!(counter, Counter { count: 3, capacity: 5 });
+        assert_eq!(warnings, [Warning::UnknownAction("rooms".into(), "INCREMENT".into())]);
+        let (capacity, values, warnings) = listed(Some(1001), "c", "");
+        assert_eq!((capacity, values.as_str()), (3, "ann bob c"));
+        assert_eq!(warnings, [Warning::ListCapacity("players".into(), 1001)]);
+    }
+
+    #[test]
+    fn keys_the_server_lacks_warn() {
+        let mut server = server();
+        let change = Some((CounterVerb::Increment, 1));
+        let request = Request {
+            counters: [("nokey".into(), CounterAction { capacity: None, change })].into(),
+            lists: [("nolist".into(), ListAction { capacity: Some(1), ..ListAction::default() })]
+                .into(),
+            ..Request::default()
+        };
+        let warnings = apply(&request, &mut server, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            warnings,
+            [Warning::NoCounter("nokey".into()), Warning::NoList("nolist".into())]
+        );
+        assert_eq!(server.state, State::Allocated, "the allocation stands");
+    }
+}

@@ -51,3 +51,106 @@ pub(super) fn best<'a>(
         .min_by(|(_, a, a_load), (_, b, b_load)| compare(request, (*a, *a_load), (*b, *b_load)));
     first.map(|(index, ..)| index)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fleet::Scheduling;
+    use crate::gameserver::{Counter, First, Priority, Source, State};
+
+    fn server(name: &str, node: &str, state: State) -> GameServer {
+        let mut server = GameServer::new("default", name, state);
+        server.node = node.into();
+        server
+    }
+
+    fn request(scheduling: Scheduling, states: &[State]) -> Request {
+        let selectors = states.iter().map(|s| Selector { state: *s, ..Selector::default() });
+        let namespace = "default".into();
+        Request { namespace, scheduling, selectors: selectors.collect(), ..Request::default() }
+    }
+
+    fn chosen<'a>(request: &Request, servers: &'a [GameServer], nodes: &Occupancy) -> &'a str {
+        choose(request, servers, nodes).map_or("none", |(chosen, _)| &*servers[chosen].name)
+    }
+
+    #[test]
+    fn packed_goes_to_the_node_with_most_allocated_then_most_ready() {
+        let servers = [
+            server("a", "one", State::Ready),
+            server("b", "two", State::Ready),
+            server("c", "two", State::Allocated),
+            server("d", "three", State::Ready),
+            server("e", "three", State::Ready),
+        ];
+        let nodes = Occupancy::of(&servers);
+        let packed = request(Scheduling::Packed, &[State::Ready]);
+        assert_eq!(chosen(&packed, &servers, &nodes), "b");
+        let calm = [servers[0].clone(), servers[3].clone(), servers[4].clone()];
+        assert_eq!(chosen(&packed, &calm, &Occupancy::of(&calm)), "d");
+        let mut gone = nodes;
+        gone.forget("two");
+        assert_eq!(chosen(&packed, &servers, &gone), "d", "an unknown node is last");
+    }
+
+    #[test]
+    fn the_first_selector_with_a_match_wins_over_the_order_of_servers() {
+        let servers = [server("a", "n", State::Allocated), server("z", "n", State::Ready)];
+        let nodes = Occupancy::of(&servers);
+        for (states, name, index) in [
+            ([State::Ready, State::Allocated], "z", 0),
+            ([State::Allocated, State::Ready], "a", 0),
+            ([State::Reserved, State::Ready], "z", 1),
+        ] {
+            let request = request(Scheduling::Packed, &states);
+            let (chosen, selector) = choose(&request, &servers, &nodes).unwrap();
+            assert_eq!((&*servers[chosen].name, selector), (name, index), "{states:?}");
+        }
+    }
+
+    #[test]
+    fn priorities_decide_within_equal_nodes_and_over_all_when_distributed() {
+        let with = |name: &str, node: &str, count: i64| {
+            let mut server = server(name, node, State::Ready);
+            server.counters.insert("rooms".into(), Counter { count, capacity: 10 });
+            server
+        };
+        let servers = [
+            with("a", "busy", 1),
+            with("b", "busy", 5),
+            with("c", "calm", 9),
+            server("d", "busy", State::Ready),
+        ];
+        let nodes = Occupancy::of(&servers);
+        let by = |first| vec![Priority::by_available(Source::Counter, "rooms", Some(first))];
+        let mut packed = request(Scheduling::Packed, &[State::Ready]);
+        packed.priorities = by(First::Smallest);
+        assert_eq!(chosen(&packed, &servers, &nodes), "b");
+        packed.priorities = by(First::Largest);
+        assert_eq!(chosen(&packed, &servers, &nodes), "a");
+        let mut distributed = request(Scheduling::Distributed, &[State::Ready]);
+        distributed.priorities = by(First::Smallest);
+        assert_eq!(chosen(&distributed, &servers, &nodes), "c");
+        distributed.priorities =
+            vec![Priority::by_available(Source::List, "nokey", Some(First::Smallest))];
+        assert_eq!(chosen(&distributed, &servers, &nodes), "a", "an unknown key leaves names: c14");
+    }
+
+    #[test]
+    fn distributed_without_priorities_leaves_it_to_the_seed() {
+        let servers: Vec<_> = (0..5).map(|n| server(&format!("s{n}"), "n", State::Ready)).collect();
+        let nodes = Occupancy::of(&servers);
+        let with = |seed| Request { seed, ..request(Scheduling::Distributed, &[State::Ready]) };
+        let all: BTreeSet<&str> =
+            (0..100).map(|seed| chosen(&with(seed), &servers, &nodes)).collect();
+        assert_eq!(all.len(), 5, "each comes up");
+        let turned: Vec<_> = servers.iter().rev().cloned().collect();
+        for seed in 0..20 {
+            let one = with(seed);
+            assert_eq!(chosen(&one, &servers, &nodes), chosen(&one, &turned, &nodes));
+        }
+        assert_eq!(chosen(&with(1), &[], &nodes), "none");
+    }
+}

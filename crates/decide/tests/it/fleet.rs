@@ -107,7 +107,7 @@ fn server() -> impl Strategy<Value = GameServer> {
         let (node, count, capacity, values) = numbers;
         let mut server = GameServer::new("default", "", state);
         server.node = format!("n{node}").into();
-        server.created_at = Timestamp::new(age, 0).unwrap();
+        server.created_at = Timestamp::new(age, 0).expect("a small number");
         if has || state == State::Allocated {
             let counter = Counter { count: count.min(capacity), capacity };
             server.counters.insert("rooms".into(), counter);
@@ -180,7 +180,8 @@ fn capacity() -> impl Strategy<Value = (bool, Capacity)> {
 fn buffer() -> impl Strategy<Value = Buffer> {
     (amount(), 0..30_i64, 0..60_i64).prop_map(|(size, min, more)| {
         let (min, max) = limits(size, min, more);
-        Buffer { size, min: i32::try_from(min).unwrap(), max: i32::try_from(max).unwrap() }
+        let small = |n| i32::try_from(n).expect("a small number");
+        Buffer { size, min: small(min), max: small(max) }
     })
 }
 
@@ -253,7 +254,7 @@ proptest! {
         prop_assert!(sum.capacity >= capacity.min || !fits_another, "the minimum holds");
         let spare = sum.capacity - sum.count;
         prop_assert!(spare >= wanted || gain <= 0 || !fits_another, "the buffer is free");
-        let in_use = i32::try_from(used.len()).unwrap();
+        let in_use = i32::try_from(used.len()).expect("few servers");
         prop_assert!(size.to >= in_use || sum.capacity > capacity.max, "players keep their place");
     }
 
