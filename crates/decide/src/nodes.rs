@@ -5,7 +5,9 @@
 //! what earlier looks found.
 
 mod balance;
+mod budgets;
 mod cluster;
+mod drain;
 mod expander;
 mod group;
 mod health;
@@ -16,15 +18,19 @@ mod pending;
 mod pod;
 mod refusal;
 mod resources;
+mod scale_down;
 mod scale_up;
 mod selector;
 mod settings;
 mod snapshot;
 mod taint;
 mod templates;
+mod timers;
 mod turn;
+mod utilization;
 
 pub use cluster::{Budget, Cluster, DaemonSet, Node, Workload};
+pub use drain::Blocking;
 pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
 pub use health::{Readiness, Standing, readiness};
 pub use labels::Labels;
@@ -35,6 +41,7 @@ pub use pod::{
 };
 pub use refusal::Refusal;
 pub use resources::Resources;
+pub use scale_down::{Keep, Removal, ScaleDown};
 pub use scale_up::{Resize, ScaleUp, Unschedulable, Why};
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{

@@ -243,6 +243,13 @@ impl<'a> Snapshot<'a> {
         self.log.push(Op::RemovedNode { node });
     }
 
+    /// Lets nodes be tried in this order from now on; those that are not named are not tried any more.
+    pub(super) fn prefer(&mut self, order: &[NodeId]) {
+        let mut index = std::mem::take(&mut self.index);
+        index.reorder(order, |node| self.room(node));
+        self.index = index;
+    }
+
     /// Finds the first node from `from` on that would take the pod, by number, among those that `may` allows.
     pub fn first_fit(
         &self,

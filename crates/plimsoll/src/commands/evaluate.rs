@@ -3,6 +3,7 @@
 mod decision;
 mod fleets;
 pub(crate) mod load;
+mod nodes;
 mod policies;
 mod world;
 
@@ -41,6 +42,7 @@ fn decide(object: &Object, world: &World) -> Option<Decision> {
     match object.kind.as_str() {
         "AutoScalePolicy" => policies::service(object, world),
         "ScalingPolicy" => policies::scaling(object, world),
+        "NodeAutoscaler" => nodes::decide(object, world),
         _ => fleets::decide(object, world),
     }
 }

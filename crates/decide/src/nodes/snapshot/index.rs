@@ -34,6 +34,14 @@ pub(super) struct Index {
     /// The root is at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves` on.
     tree: Vec<Room>,
     leaves: usize,
+    /// Which node each leaf stands for, and which leaf stands for each node, if that is not the same number.
+    order: Option<Order>,
+}
+
+/// Nodes in an order other than that of their numbers.
+struct Order {
+    nodes: Vec<NodeId>,
+    leaf_of: Vec<Option<usize>>,
 }
 
 impl Index {
@@ -48,11 +56,27 @@ impl Index {
         }
     }
 
+    /// Tries nodes in this order from now on; a node that is not named is not tried any more.
+    pub(super) fn reorder(&mut self, order: &[NodeId], room: impl Fn(NodeId) -> Room) {
+        let mut leaf_of = vec![None; order.iter().max().map_or(0, |last| last + 1)];
+        order.iter().enumerate().for_each(|(leaf, node)| leaf_of[*node] = Some(leaf));
+        self.order = None;
+        self.rebuild(order.len(), |leaf| room(order[leaf]));
+        self.order = Some(Order { nodes: order.to_vec(), leaf_of });
+    }
+
     pub(super) fn is_built(&self) -> bool {
         self.leaves > 0
     }
 
     pub(super) fn set(&mut self, node: NodeId, room: Room) {
+        let node = match &self.order {
+            None => node,
+            Some(order) => match order.leaf_of.get(node).copied().flatten() {
+                Some(leaf) => leaf,
+                None => return,
+            },
+        };
         if node >= self.leaves {
             let old = std::mem::take(self);
             self.rebuild(node + 1, |n| {
@@ -67,13 +91,14 @@ impl Index {
         }
     }
 
-    /// Finds the first node from `from` on that has what is wanted and that `takes` accepts.
+    /// Finds the first node, in order and from the place `from` on, that has what is wanted and that `takes` accepts.
     pub(super) fn first(
         &self,
         wanted: Room,
-        from: NodeId,
+        from: usize,
         takes: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
+        let node_at = |leaf: usize| self.order.as_ref().map_or(leaf, |order| order.nodes[leaf]);
         if from >= self.leaves {
             return None;
         }
@@ -81,8 +106,9 @@ impl Index {
         loop {
             if self.tree[at].has(wanted) {
                 if at >= self.leaves {
-                    if takes(at - self.leaves) {
-                        return Some(at - self.leaves);
+                    let node = node_at(at - self.leaves);
+                    if takes(node) {
+                        return Some(node);
                     }
                 } else {
                     at *= 2;
@@ -122,6 +148,21 @@ mod tests {
             let first = (from..free.len())
                 .find(|n| free[*n].0 >= cpu && free[*n].1 >= memory && free[*n].2 >= 1 && odd(*n));
             prop_assert_eq!(index.first(wanted, from, odd), first);
+        }
+
+        #[test]
+        fn in_another_order_the_first_node_found_is_the_first_in_that_order(
+            free in prop::collection::vec(0_i64..5, 1..40), cpu in 0_i64..5, keep in 1_usize..4,
+        ) {
+            let room = |node: NodeId| Room { cpu: free[node], memory: 0, slots: 1 };
+            let mut index = Index::default();
+            index.rebuild(free.len(), |_| Room::NONE);
+            let order: Vec<NodeId> = (0..free.len()).rev().step_by(keep).collect();
+            index.reorder(&order, room);
+            (0..free.len()).for_each(|node| index.set(node, room(node)));
+            let wanted = Room { cpu, memory: 0, slots: 1 };
+            let first = order.iter().copied().find(|node| free[*node] >= cpu);
+            prop_assert_eq!(index.first(wanted, 0, |_| true), first);
         }
     }
 }

@@ -115,6 +115,8 @@ fn object(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
     if let Some(known) = known {
         value["apiVersion"] = format!("{}/{}", known.group, known.version).into();
         (known.admit)(&mut value, &Admission { old: stored.as_ref(), now })?;
+    } else {
+        api::nodes::check(&value)?;
     }
     if kind == "FleetAutoscaleReview" {
         FleetAutoscaleReview::read(&value)?;
