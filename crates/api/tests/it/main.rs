@@ -5,3 +5,4 @@
 mod crds;
 mod documents;
 mod fleets;
+mod nonsense;

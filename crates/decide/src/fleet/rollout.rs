@@ -86,10 +86,14 @@ fn targets(
         return (replicas, Vec::new());
     }
     if sum(rest, |set| set.replicas) == 0 {
-        return (replicas - sum(rest, |set| set.status.reserved + set.status.allocated), same());
+        let held = sum(rest, |set| set.status.reserved.saturating_add(set.status.allocated));
+        return (replicas.saturating_sub(held), same());
     }
     match update {
-        Update::Recreate => (replicas - sum(rest, |set| set.status.allocated), vec![0; rest.len()]),
+        Update::Recreate => {
+            let allocated = sum(rest, |set| set.status.allocated);
+            (replicas.saturating_sub(allocated), vec![0; rest.len()])
+        }
         Update::RollingUpdate { max_surge, max_unavailable } => {
             let surge = max_surge.of(replicas, Round::Up);
             let unavailable = max_unavailable.of(ready, Round::Down).max(1).min(replicas);
@@ -108,17 +112,17 @@ fn grow(replicas: i32, surge: i32, active: &SetView, rest: &[SetView]) -> i32 {
         return 0;
     }
     let allocated = sum(rest, |set| set.status.allocated);
-    if active.replicas >= replicas - allocated {
-        return replicas - allocated;
+    if active.replicas >= replicas.saturating_sub(allocated) {
+        return replicas.saturating_sub(allocated);
     }
     let mut target = active.replicas.saturating_add(surge).min(replicas);
     let total = sum(rest, |set| set.status.replicas).saturating_add(target);
     let most = replicas.saturating_add(surge);
     if total > most {
-        target = (target - (total - most)).max(0);
+        target = target.saturating_sub(total.saturating_sub(most)).max(0);
     }
-    if target + allocated > replicas {
-        target = (replicas - allocated).max(0);
+    if target.saturating_add(allocated) > replicas {
+        target = replicas.saturating_sub(allocated).max(0);
     }
     target
 }
@@ -132,16 +136,18 @@ fn shrink(
     rest: &[SetView],
 ) -> Vec<i32> {
     let mut sizes: Vec<i32> = rest.iter().map(|set| set.replicas).collect();
-    let all_ready = sum(rest, |set| set.status.ready) + active.status.ready;
-    let min_available = (ready - unavailable).min(replicas);
+    let all_ready = sum(rest, |set| set.status.ready).saturating_add(active.status.ready);
+    let min_available = ready.saturating_sub(unavailable).min(replicas);
     let has = active.status;
-    let not_yet = active.replicas - has.ready - has.reserved - has.allocated - has.shutdown;
-    let budget = all_ready - min_available - not_yet;
+    let not_yet = [has.ready, has.reserved, has.allocated, has.shutdown]
+        .into_iter()
+        .fold(active.replicas, i32::saturating_sub);
+    let budget = all_ready.saturating_sub(min_available).saturating_sub(not_yet);
     if budget <= 0 {
         return sizes;
     }
     remove_unhealthy(&mut sizes, budget, rest);
-    remove_ready(&mut sizes, all_ready - min_available, rest);
+    remove_ready(&mut sizes, all_ready.saturating_sub(min_available), rest);
     sizes
 }
 
@@ -149,8 +155,8 @@ fn shrink(
 fn remove_unhealthy(sizes: &mut [i32], budget: i32, rest: &[SetView]) {
     let mut left = budget;
     for (size, set) in sizes.iter_mut().zip(rest) {
-        let healthy = set.status.ready + set.status.allocated + set.status.reserved;
-        let unhealthy = (*size - healthy).clamp(0, left);
+        let healthy = [set.status.ready, set.status.allocated, set.status.reserved];
+        let unhealthy = healthy.into_iter().fold(*size, i32::saturating_sub).clamp(0, left);
         if *size > 0 {
             *size -= unhealthy;
             left -= unhealthy;
