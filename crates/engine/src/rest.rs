@@ -9,8 +9,9 @@ mod create;
 mod decode;
 mod delete;
 mod form;
+pub(crate) mod internal;
 mod list;
-mod meta;
+pub(crate) mod meta;
 mod owner;
 mod pods;
 mod query;
@@ -33,6 +34,7 @@ pub use form::Body;
 pub(crate) use form::{Reply, refusal};
 
 use crate::core::Core;
+use crate::delegate;
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, WriteError};
@@ -73,6 +75,8 @@ pub(crate) struct Call {
     pub(crate) include: Include,
     pub(crate) caller: Caller,
     pub(crate) is_patch: bool,
+    /// Whether the engine itself asks, which may change everything.
+    pub(crate) is_internal: bool,
     /// What the client should know although its request is carried out.
     pub(crate) warnings: Mutex<Vec<String>>,
 }
@@ -97,6 +101,12 @@ async fn dispatch(
     caller: Caller,
 ) -> Answer<Reply> {
     let path = parts.uri.path();
+    if let Some(delegate) = core.delegates.of_path(path) {
+        let passed = delegate::pass_on(delegate, parts, body, caller).await;
+        return passed.map_err(|err| {
+            Status::new(503, "ServiceUnavailable", format!("error trying to reach service: {err}"))
+        });
+    }
     let Some(address) = Address::parse(path) else {
         return system::answer(core, &parts);
     };
@@ -134,6 +144,7 @@ async fn dispatch(
         body,
         caller,
         is_patch: parts.method == Method::PATCH,
+        is_internal: false,
         warnings: Mutex::default(),
     };
     let reply = route(&call, &parts.method).await;

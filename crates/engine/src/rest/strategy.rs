@@ -1,33 +1,16 @@
 //! What does the API do to objects of a kind when they are written?
 //!
-//! The write path calls these in this order: defaults, then what a kind keeps to itself (such as the status, when the
-//! spec is written), then validation.
+//! The write path calls these in order: `complete` fills in what was left out and does what admission does; then, once
+//! it is noted who owns what, `create` or `update` resets what a writer may not set, and refuses what makes no sense.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Call, meta};
+use crate::builtin::admit::{Classes, admit};
+use crate::builtin::field::FieldError;
+use crate::builtin::{self, BuiltIn, Part};
 use crate::resource::{Origin, Resource, Subresource};
 use crate::status::{Answer, Status};
-
-/// Kinds whose objects count their generations.
-fn counts_generations(resource: &Resource) -> bool {
-    resource.origin == Origin::Custom
-        || matches!(
-            resource.plural.as_str(),
-            "deployments"
-                | "replicasets"
-                | "statefulsets"
-                | "daemonsets"
-                | "jobs"
-                | "cronjobs"
-                | "poddisruptionbudgets"
-                | "replicationcontrollers"
-                | "customresourcedefinitions"
-                | "ingresses"
-                | "networkpolicies"
-                | "pods"
-        )
-}
 
 /// Kinds that may be written without saying which version the write was made from.
 pub(super) fn allows_unconditional_update(resource: &Resource) -> bool {
@@ -87,75 +70,81 @@ pub(super) fn returns_deleted(resource: &Resource) -> bool {
         )
 }
 
+fn kind(resource: &Resource) -> Option<BuiltIn<'_>> {
+    let kind = BuiltIn { group: &resource.group, kind: &resource.kind };
+    (resource.origin == Origin::BuiltIn).then_some(kind)
+}
+
 /// Fills in what a writer left out, and does what admission on a cluster does.
 pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
-    let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
-    let Some(ours) = api::find(Some(&api_version), kind) else { return Ok(()) };
-    let admission = api::Admission { old, now: call.core.clock.now() };
-    (ours.admit)(object, &admission).map_err(|problems| {
-        let causes = problems.iter().map(|p| (p.path.as_str(), p.message.clone()));
-        invalid(call, meta::text(object, "name"), &causes.collect::<Vec<_>>())
-    })
-}
-
-/// Refuses an object, naming each field that is wrong.
-fn invalid(call: &Call, name: &str, wrong: &[(&str, String)]) -> Box<Status> {
     let resource = &call.resource;
-    let all: Vec<String> = wrong.iter().map(|(path, why)| format!("{path}: {why}")).collect();
-    let said = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
-    let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
-    let mut status = Status::new(422, "Invalid", message);
-    status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
-    wrong.iter().fold(status, |status, (path, why)| {
-        status.cause(json!({"reason": "FieldValueInvalid", "message": why, "field": path}))
-    })
-}
-
-/// Makes a new object complete, and refuses one that is wrong.
-pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
-    let resource = &call.resource;
-    if counts_generations(resource) {
-        meta::set(object, "generation", Some(1.into()));
-    } else {
-        meta::set(object, "generation", None);
-    }
-    if resource.has(Subresource::Status)
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("status");
-    }
-    Ok(())
-}
-
-/// Makes a changed object complete, and refuses one that is wrong.
-pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
-    meta::keep(old, object, "generation");
-    let (Some(new), Some(was)) = (object.as_object_mut(), old.as_object()) else { return Ok(()) };
-    if call.subresource == Some(Subresource::Status) {
-        let status = new.remove("status");
-        let metadata = new.remove("metadata");
-        *new = was.clone();
-        if let Some(metadata) = metadata {
-            new.insert("metadata".to_owned(), metadata);
-        }
-        match status {
-            Some(status) => drop(new.insert("status".to_owned(), status)),
-            None => drop(new.remove("status")),
+    if let Some(kind) = kind(resource) {
+        builtin::default(kind, resource.shape(), object);
+        if old.is_none() {
+            let classes = Classes {
+                by_name: &|name| priority_class(call, |class| meta::text(class, "name") == name),
+                global_default: resource
+                    .is("", "Pod")
+                    .then(|| priority_class(call, |class| class["globalDefault"] == true))
+                    .flatten(),
+            };
+            admit(kind, object, &classes)
+                .map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why))?;
         }
         return Ok(());
     }
-    if call.resource.has(Subresource::Status) && call.subresource.is_none() {
-        match was.get("status") {
-            Some(status) => drop(new.insert("status".to_owned(), status.clone())),
-            None => drop(new.remove("status")),
-        }
-    }
-    let differs = |key: &str| new.get(key) != was.get(key);
-    let has_changed = new.keys().chain(was.keys()).any(|key| {
-        !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion") && differs(key)
-    });
-    if has_changed && counts_generations(&call.resource) {
-        meta::next_generation(object);
-    }
-    Ok(())
+    let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind) else {
+        return Ok(());
+    };
+    let admission = api::Admission { old, now: call.core.clock.now() };
+    (ours.admit)(object, &admission).map_err(|problems| {
+        let wrong: Vec<FieldError> = problems.into_iter().map(FieldError::from).collect();
+        invalid(call, meta::text(object, "name"), &wrong)
+    })
+}
+
+/// Finds a priority class.
+fn priority_class(call: &Call, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
+    let classes =
+        call.core.store.list("priorityclasses.scheduling.k8s.io", "", None, usize::MAX, None);
+    let classes = classes.map(|page| page.items).unwrap_or_default();
+    let values =
+        classes.iter().map(|(_, class)| class.value("scheduling.k8s.io/v1", "PriorityClass"));
+    values.into_iter().find(is_it)
+}
+
+/// Resets what the writer of a new object may not set, and refuses one that is wrong.
+pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
+    let now = meta::time(call.core.clock.now());
+    let Some(kind) = kind(&call.resource) else { return Ok(()) };
+    meta::set(object, "generation", None);
+    builtin::prepare_create(kind, object, now.as_str().unwrap_or_default());
+    check(call, object, &builtin::validate_create(kind, call.resource.namespaced, object))
+}
+
+/// Resets what the writer of a changed object may not set, and refuses one that is wrong.
+pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
+    let now = meta::time(call.core.clock.now());
+    let part = match call.subresource {
+        None | Some(Subresource::Scale) => Part::Main,
+        Some(Subresource::Status) => Part::Status,
+        Some(_) => Part::Other,
+    };
+    let Some(kind) = kind(&call.resource) else { return Ok(()) };
+    builtin::prepare_update(kind, part, object, old, now.as_str().unwrap_or_default());
+    check(call, object, &builtin::validate_update(kind, part, object, old))
+}
+
+fn check(call: &Call, object: &Value, wrong: &[FieldError]) -> Answer<()> {
+    if wrong.is_empty() { Ok(()) } else { Err(invalid(call, meta::text(object, "name"), wrong)) }
+}
+
+/// Refuses an object, naming each field that is wrong.
+pub(super) fn invalid(call: &Call, name: &str, wrong: &[FieldError]) -> Box<Status> {
+    let resource = &call.resource;
+    let said = builtin::field::message(wrong);
+    let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
+    let mut status = Status::new(422, "Invalid", message);
+    status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
+    wrong.iter().fold(status, |status, wrong| status.cause(wrong.cause()))
 }

@@ -231,11 +231,10 @@ fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<
         meta::keep(old, new, "deletionGracePeriodSeconds");
     }
     meta::set(new, "selfLink", None);
-    match call.subresource {
-        // These change what nobody may write otherwise, and nothing else.
-        Some(Subresource::Binding | Subresource::Eviction) => return Ok(()),
-        _ => strategy::complete(call, new, Some(old))?,
+    if call.is_internal {
+        return Ok(());
     }
+    strategy::complete(call, new, Some(old))?;
     if owners == Owners::ToBeNoted {
         owner::note(call, Some(old), new);
     }

@@ -5,6 +5,7 @@
 mod evaluate;
 mod fleets;
 mod guide;
+mod kill;
 mod policies;
 mod vectors;
 
