@@ -19,6 +19,7 @@ pub mod fields;
 pub mod fuzzing;
 mod keep;
 pub mod patch;
+mod protobuf;
 mod quote;
 #[allow(dead_code, reason = "the request path uses more of it as it grows")]
 mod resource;

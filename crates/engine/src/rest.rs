@@ -131,16 +131,17 @@ async fn dispatch(
         query.set("watch", "true");
     }
     let include = Include::parse(query.get("includeObject").unwrap_or_default());
+    let (headers, body) = form::as_json(parts.headers, body)?;
     let call = Call {
         include: include.map_err(Status::bad_request)?,
         core: Arc::clone(core),
-        form: Form::accepted(&parts.headers)?,
+        form: Form::accepted(&headers)?,
         resource,
         namespace: address.namespace,
         name: address.name,
         subresource,
         query,
-        headers: parts.headers,
+        headers,
         body,
         caller,
         is_patch: parts.method == Method::PATCH,

@@ -58,6 +58,8 @@ struct Attributes {
     go: &'static str,
     /// The embedded Go structs that the field comes through, as decoding errors name them.
     through: &'static str,
+    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    number: &'static str,
     format: Text,
     is_required: bool,
     omit_empty: bool,
@@ -279,7 +281,12 @@ impl<'a> Shape<'a> {
         self.node.attributes.go
     }
 
-    /// The embedded Go structs that the field comes through, as decoding errors give them.
+    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    pub(crate) fn number(self) -> &'static str {
+        self.node.attributes.number
+    }
+
+    /// The embedded Go structs that the field comes through, as decoding errors name them.
     pub(crate) fn through(self) -> &'static str {
         self.node.attributes.through
     }

@@ -6,6 +6,7 @@ mod evaluate;
 mod fleets;
 mod guide;
 mod kill;
+mod kubectl;
 mod policies;
 mod vectors;
 
