@@ -13,6 +13,7 @@ pub(crate) mod internal;
 mod list;
 pub(crate) mod meta;
 mod owner;
+mod patch;
 mod pods;
 mod query;
 mod read;
@@ -178,7 +179,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
         (&Method::PUT, Some(Sub::Scale), true) => scale::update(call).await,
         (&Method::PATCH, Some(Sub::Scale), true) => scale::patch(call).await,
         (&Method::PUT, sub, true) if allows(sub, "update") => update::put(call).await,
-        (&Method::PATCH, sub, true) if allows(sub, "patch") => update::patch(call).await,
+        (&Method::PATCH, sub, true) if allows(sub, "patch") => patch::answer(call).await,
         (&Method::DELETE, None, true) => delete::one(call).await,
         (&Method::DELETE, None, false) if call.resource.verbs.contains(&"deletecollection") => {
             delete::collection(call).await

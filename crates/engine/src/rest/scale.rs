@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, create, form, meta, update};
+use super::{Call, Reply, create, form, meta, patch, update};
 use crate::status::{Answer, Status};
 
 /// Answers with the scale of an object.
@@ -26,7 +26,7 @@ pub(super) async fn update(call: &Call) -> Answer<Reply> {
 
 /// Patches the scale of an object.
 pub(super) async fn patch(call: &Call) -> Answer<Reply> {
-    set(call, |scale| update::patched(call, scale)).await
+    set(call, |scale| patch::scaled(call, scale)).await
 }
 
 async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
