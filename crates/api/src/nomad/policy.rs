@@ -100,7 +100,11 @@ fn policy(
             faults.add(check.line, path, "is the name of two checks");
         }
     }
-    let (target, dry_run) = target(only(block, "target", &path, faults)?, &path, faults);
+    let target_block = only(block, "target", &path, faults)?;
+    if is_checked {
+        check_pool_queries(block, target_block, &checks, &path, faults);
+    }
+    let (target, dry_run) = target(target_block, &path, faults);
     Some(ScalingPolicySpec {
         target,
         min: 0,
@@ -116,6 +120,31 @@ fn policy(
         rules: Vec::new(),
         behavior: None,
     })
+}
+
+/// Of a pool of nodes, Nomad itself is asked in the short form alone: an operation and a metric.
+fn check_pool_queries(
+    policy: &Block,
+    target: &Block,
+    checks: &[CheckSpec],
+    path: &str,
+    faults: &mut Faults,
+) {
+    let pool = ["node_class", "datacenter", "node_pool"];
+    if !target.attributes.iter().any(|a| pool.contains(&a.name.as_str())) {
+        return;
+    }
+    for check in checks.iter().filter(|c| c.source.as_deref() == Some("nomad-apm")) {
+        let is_short = check.query.contains('_') && !check.query.contains('/');
+        let is_asked = check.strategy.fixed_value.is_none() && !check.query.is_empty();
+        let block = policy.of("check").find(|block| block.label == check.name);
+        if let (true, false, Some(block)) = (is_asked, is_short, block) {
+            let line = block.attribute("query").map_or(block.line, |query| query.line);
+            let path = format!("{path}.check.{}.query", check.name);
+            let form = "an operation and a metric, such as `percentage-allocated_cpu`";
+            faults.add(line, path, format!("nodes are asked about by {form}"));
+        }
+    }
 }
 
 fn check(block: &Block, above: &str, is_checked: bool, faults: &mut Faults) -> Option<CheckSpec> {
