@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
 
 mod decide_fleet;
+mod decide_metrics;
 mod report;
 
 use std::path::PathBuf;
@@ -24,12 +25,15 @@ struct Args {
 enum Bench {
     /// Sizes of fleets and choices of game servers
     DecideFleet,
+    /// Sizes by checks
+    DecideMetrics,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
         Bench::DecideFleet => decide_fleet::run(),
+        Bench::DecideMetrics => decide_metrics::run(),
     };
     report.print()?;
     if let Some(path) = args.json {
