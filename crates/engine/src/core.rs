@@ -55,5 +55,11 @@ impl Core {
     }
 
     /// Takes notice of a change to a kind that decides what is served.
-    pub(crate) fn notice(&self, _resource: &Resource) {}
+    pub(crate) fn notice(self: &Arc<Self>, resource: &Resource) {
+        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            crate::crd::sync(self);
+            let core = Arc::clone(self);
+            tokio::spawn(async move { crate::crd::settle(&core).await });
+        }
+    }
 }

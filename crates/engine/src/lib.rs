@@ -13,6 +13,7 @@ mod bootstrap;
 mod builtin;
 mod clock;
 mod core;
+mod crd;
 mod delegate;
 pub mod fields;
 #[doc(hidden)]
@@ -105,6 +106,7 @@ impl Engine {
         let core = core::Core::new(store, clock, &access);
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
         keep::start(&engine.core);
         Ok(engine)
     }

@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+pub(crate) use structural::{OrBool, Structural};
+
 /// The shapes of many kinds.
 #[derive(Debug, Default)]
 pub struct Types {

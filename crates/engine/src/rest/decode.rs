@@ -31,13 +31,18 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
         "" | "application/json" => {
             let said: Said = said(call, &call.body)?;
             said.check(call)?;
-            let decoded = decode::json(&call.body, call.resource.shape());
+            let decoded = match &call.resource.custom {
+                None => decode::json(&call.body, call.resource.shape()),
+                Some(_) => {
+                    decode::json(&call.body, None).and_then(|d| settle(call, d.value, d.strict))
+                }
+            };
             finish(call, decoded)
         }
         "application/yaml" => {
             let document = form::yaml(&call.body)?;
             Said::of(&document).check(call)?;
-            finish(call, decode::value(&document, call.resource.shape()))
+            finish(call, of_value(call, &document))
         }
         _ => Err(form::unknown_format("application/json, application/yaml")),
     }
@@ -51,7 +56,7 @@ pub(super) fn outcome(
     document: &Value,
     strict: &[String],
 ) -> Answer<Result<Value, String>> {
-    let decoded = match decode::value(document, call.resource.shape()) {
+    let decoded = match of_value(call, document) {
         Ok(decoded) => decoded,
         Err(err) => return Ok(Err(err.to_string())),
     };
@@ -60,6 +65,23 @@ pub(super) fn outcome(
         return Ok(Err(why));
     }
     Ok(Ok(as_served(call, decoded.value)))
+}
+
+fn of_value(call: &Call, document: &Value) -> Result<Decoded, Error> {
+    match &call.resource.custom {
+        None => decode::value(document, call.resource.shape()),
+        Some(_) => settle(call, document.clone(), Vec::new()),
+    }
+}
+
+/// Brings a custom resource into the form of its version.
+fn settle(call: &Call, document: Value, mut strict: Vec<String>) -> Result<Decoded, Error> {
+    let Some(custom) = &call.resource.custom else {
+        return Ok(Decoded { value: document, strict });
+    };
+    let settled = custom.settle(document)?;
+    strict.extend(settled.strict);
+    Ok(Decoded { value: settled.value, strict })
 }
 
 fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {

@@ -1,15 +1,17 @@
 //! What does the API do to objects of a kind when they are written?
 //!
-//! The write path calls these in order: `complete` fills in what was left out and does what admission does; then, once
-//! it is noted who owns what, `create` or `update` resets what a writer may not set, and refuses what makes no sense.
+//! The write path calls these in this order: defaults, then what a kind keeps to itself (such as the status, when the
+//! spec is written), then validation.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Call, meta};
-use crate::builtin::admit::{Classes, admit};
-use crate::builtin::field::FieldError;
+use crate::builtin::admit::Classes;
+use crate::builtin::field::{self, FieldError, Path};
 use crate::builtin::{self, BuiltIn, Part};
+use crate::crd;
 use crate::resource::{Origin, Resource, Subresource};
+use crate::schema::times;
 use crate::status::{Answer, Status};
 
 /// Kinds that may be written without saying which version the write was made from.
@@ -70,28 +72,13 @@ pub(super) fn returns_deleted(resource: &Resource) -> bool {
         )
 }
 
-fn kind(resource: &Resource) -> Option<BuiltIn<'_>> {
-    let kind = BuiltIn { group: &resource.group, kind: &resource.kind };
-    (resource.origin == Origin::BuiltIn).then_some(kind)
-}
-
-/// Fills in what a writer left out, and does what admission on a cluster does.
+/// Fills in what a writer left out, and does what our own kinds' webhooks would do on a cluster.
 pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
     let resource = &call.resource;
-    if let Some(kind) = kind(resource) {
-        builtin::default(kind, resource.shape(), object);
-        if old.is_none() {
-            let classes = Classes {
-                by_name: &|name| priority_class(call, |class| meta::text(class, "name") == name),
-                global_default: resource
-                    .is("", "Pod")
-                    .then(|| priority_class(call, |class| class["globalDefault"] == true))
-                    .flatten(),
-            };
-            admit(kind, object, &classes)
-                .map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why))?;
-        }
-        return Ok(());
+    if resource.is(CRD.0, CRD.1) {
+        crd::default(object);
+    } else if resource.origin == Origin::BuiltIn {
+        builtin::default(kind(resource), resource.shape(), object);
     }
     let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind) else {
         return Ok(());
@@ -103,48 +90,161 @@ pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> 
     })
 }
 
-/// Finds a priority class.
-fn priority_class(call: &Call, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
-    let classes =
-        call.core.store.list("priorityclasses.scheduling.k8s.io", "", None, usize::MAX, None);
-    let classes = classes.map(|page| page.items).unwrap_or_default();
-    let values =
-        classes.iter().map(|(_, class)| class.value("scheduling.k8s.io/v1", "PriorityClass"));
-    values.into_iter().find(is_it)
-}
+const CRD: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
 
-/// Resets what the writer of a new object may not set, and refuses one that is wrong.
-pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
-    let now = meta::time(call.core.clock.now());
-    let Some(kind) = kind(&call.resource) else { return Ok(()) };
-    meta::set(object, "generation", None);
-    builtin::prepare_create(kind, object, now.as_str().unwrap_or_default());
-    check(call, object, &builtin::validate_create(kind, call.resource.namespaced, object))
-}
-
-/// Resets what the writer of a changed object may not set, and refuses one that is wrong.
-pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
-    let now = meta::time(call.core.clock.now());
-    let part = match call.subresource {
-        None | Some(Subresource::Scale) => Part::Main,
-        Some(Subresource::Status) => Part::Status,
-        Some(_) => Part::Other,
-    };
-    let Some(kind) = kind(&call.resource) else { return Ok(()) };
-    builtin::prepare_update(kind, part, object, old, now.as_str().unwrap_or_default());
-    check(call, object, &builtin::validate_update(kind, part, object, old))
-}
-
-fn check(call: &Call, object: &Value, wrong: &[FieldError]) -> Answer<()> {
-    if wrong.is_empty() { Ok(()) } else { Err(invalid(call, meta::text(object, "name"), wrong)) }
+fn kind(resource: &Resource) -> BuiltIn<'_> {
+    BuiltIn { group: &resource.group, kind: &resource.kind }
 }
 
 /// Refuses an object, naming each field that is wrong.
 pub(super) fn invalid(call: &Call, name: &str, wrong: &[FieldError]) -> Box<Status> {
     let resource = &call.resource;
-    let said = builtin::field::message(wrong);
+    let said = field::message(wrong);
     let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
     let mut status = Status::new(422, "Invalid", message);
     status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
-    wrong.iter().fold(status, |status, wrong| status.cause(wrong.cause()))
+    wrong.iter().fold(status, |status, error| status.cause(error.cause()))
+}
+
+fn refuse(call: &Call, object: &Value, wrong: &[FieldError]) -> Answer<()> {
+    if wrong.is_empty() { Ok(()) } else { Err(invalid(call, meta::text(object, "name"), wrong)) }
+}
+
+/// Makes a new object complete, and refuses one that is wrong.
+pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
+    let resource = &call.resource;
+    meta::set(object, "generation", None);
+    if resource.origin == Origin::Custom {
+        return create_custom(call, object);
+    }
+    let now = times::write(call.core.clock.now(), false);
+    admit(call, object)?;
+    builtin::prepare_create(kind(resource), object, &now);
+    let mut errors = builtin::validate_create(kind(resource), resource.namespaced, object);
+    if resource.is(CRD.0, CRD.1) {
+        crd::prepare_create(object);
+        errors.extend(crd::validate(object, None));
+        call.warn(crd::warnings(object));
+    }
+    if resource.is("", "Service") && errors.is_empty() {
+        builtin::assign_addresses(object);
+    }
+    refuse(call, object, &errors)
+}
+
+/// Does what admission plugins do to new objects.
+fn admit(call: &Call, object: &mut Value) -> Answer<()> {
+    let resource = &call.resource;
+    if !resource.is("", "Pod") {
+        let classes = Classes { by_name: &|_| None, global_default: None };
+        let admitted = builtin::admit::admit(kind(resource), object, &classes);
+        return admitted
+            .map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why));
+    }
+    let collection = "priorityclasses.scheduling.k8s.io";
+    let read = |o: crate::store::Object| o.value("scheduling.k8s.io/v1", "PriorityClass");
+    let by_name = |name: &str| call.core.store.get(collection, name).map(read);
+    let all = call.core.store.list(collection, "", None, usize::MAX, None).map(|page| page.items);
+    let global_default = all
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(_, o)| o.mentions(b"globalDefault"))
+        .map(|(_, o)| read(o))
+        .find(|class| class["globalDefault"] == true);
+    let admitted = builtin::admit::admit(
+        kind(resource),
+        object,
+        &Classes { by_name: &by_name, global_default },
+    );
+    admitted.map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why))
+}
+
+fn create_custom(call: &Call, object: &mut Value) -> Answer<()> {
+    meta::set(object, "generation", Some(1.into()));
+    if call.resource.has(Subresource::Status)
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    check_custom(call, object, None)
+}
+
+fn check_custom(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
+    let Some(custom) = &call.resource.custom else { return Ok(()) };
+    call.warn(custom.deprecation.clone());
+    custom.default(object);
+    let mut errors = Vec::new();
+    let path = Path::new("metadata");
+    match old {
+        None => {
+            let rule = builtin::NameRule::Subdomain;
+            builtin::validate_meta(
+                &object["metadata"],
+                call.resource.namespaced,
+                rule,
+                &path,
+                &mut errors,
+            );
+        }
+        Some(old) => {
+            builtin::validate_meta_update(&object["metadata"], &old["metadata"], &path, &mut errors)
+        }
+    }
+    errors.extend(custom.check(object));
+    refuse(call, object, &errors)
+}
+
+/// Makes a changed object complete, and refuses one that is wrong.
+pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
+    let resource = &call.resource;
+    if resource.origin == Origin::Custom {
+        return update_custom(call, object, old);
+    }
+    let part = match call.subresource {
+        None | Some(Subresource::Scale) => Part::Main,
+        Some(Subresource::Status) => Part::Status,
+        Some(_) => Part::Other,
+    };
+    let now = times::write(call.core.clock.now(), false);
+    builtin::prepare_update(kind(resource), part, object, old, &now);
+    let mut errors = builtin::validate_update(kind(resource), part, object, old);
+    if resource.is(CRD.0, CRD.1) && part == Part::Main {
+        crd::prepare_update(object);
+        errors.extend(crd::validate(object, Some(old)));
+        call.warn(crd::warnings(object));
+    }
+    refuse(call, object, &errors)
+}
+
+fn update_custom(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
+    meta::keep(old, object, "generation");
+    let (Some(new), Some(was)) = (object.as_object_mut(), old.as_object()) else { return Ok(()) };
+    if call.subresource == Some(Subresource::Status) {
+        let (status, metadata) = (new.remove("status"), new.remove("metadata"));
+        *new = was.clone();
+        put(new, "status", status);
+        if metadata.is_some() {
+            put(new, "metadata", metadata);
+        }
+        return check_custom(call, object, Some(old));
+    }
+    if call.resource.has(Subresource::Status) {
+        put(new, "status", was.get("status").cloned());
+    }
+    let keys = new.keys().chain(was.keys());
+    let has_changed = keys
+        .filter(|k| !matches!(k.as_str(), "metadata" | "kind" | "apiVersion"))
+        .filter(|k| k.as_str() != "status" || !call.resource.has(Subresource::Status))
+        .any(|key| new.get(key) != was.get(key));
+    if has_changed {
+        meta::next_generation(object);
+    }
+    check_custom(call, object, Some(old))
+}
+
+fn put(fields: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    match value {
+        Some(value) => drop(fields.insert(field.to_owned(), value)),
+        None => drop(fields.remove(field)),
+    }
 }
