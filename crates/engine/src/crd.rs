@@ -24,6 +24,8 @@ use crate::schema::{Structural, Types};
 #[derive(Debug)]
 pub(crate) struct Custom {
     schema: Option<Structural>,
+    /// The schema as it was written, for OpenAPI.
+    pub(crate) document: Value,
     /// Whether any part of the schema has rules in CEL.
     has_rules: bool,
     /// What a client is told when it uses the version.

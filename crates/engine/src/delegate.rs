@@ -41,6 +41,15 @@ impl Delegates {
     }
 
     #[allow(dead_code, reason = "discovery lists them")]
+    /// Asks whoever answers for a path what it has there.
+    pub(crate) async fn discover(&self, path: &str) -> Option<serde_json::Value> {
+        let delegate = self.of_path(path)?;
+        let request = Request::get(path).body(Full::new(Bytes::new())).ok()?;
+        let response = delegate.oneshot(request).await.ok()?;
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
+    }
+
     /// Lists the groups and versions that are given away, in order of name.
     pub(crate) fn list(&self) -> Vec<(String, String)> {
         self.0.read().expect("no one panics while holding it").keys().cloned().collect()

@@ -15,10 +15,12 @@ mod clock;
 mod core;
 mod crd;
 mod delegate;
+mod discovery;
 pub mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keep;
+mod openapi;
 pub mod patch;
 mod protobuf;
 mod quote;

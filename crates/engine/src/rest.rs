@@ -109,7 +109,7 @@ async fn dispatch(
         });
     }
     let Some(address) = Address::parse(path) else {
-        return system::answer(core, &parts);
+        return system::answer(core, &parts).await;
     };
     let served = core.registry.served();
     if !served.has(&address.group, &address.version) {

@@ -145,6 +145,15 @@ impl Types {
         self.names.get(name).map(|id| self.at(*id))
     }
 
+    /// The groups, versions and kinds that a named type is served as.
+    pub(crate) fn kinds_of(&self, name: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+        let id = self.names.get(name).copied();
+        self.kinds.iter().filter(move |(_, kind)| Some(**kind) == id).filter_map(|(gvk, _)| {
+            let mut parts = gvk.split('/');
+            Some((parts.next()?, parts.next()?, parts.next()?))
+        })
+    }
+
     /// Goes through the named types, in the order of their names.
     pub fn all(&self) -> impl Iterator<Item = Shape<'_>> {
         self.names.values().map(|id| self.at(*id))
@@ -238,6 +247,21 @@ impl<'a> Shape<'a> {
     /// How a map here is declared to merge, if it is declared.
     pub fn declared_map_type(self) -> Option<MapType> {
         self.attribute(|a| a.map_type)
+    }
+
+    /// How a list is declared to merge at this very place, not by its type.
+    pub(crate) fn own_list_type(self) -> Option<ListType> {
+        self.node.attributes.list_type
+    }
+
+    /// How a map is declared to merge at this very place, not by its type.
+    pub(crate) fn own_map_type(self) -> Option<MapType> {
+        self.node.attributes.map_type
+    }
+
+    /// The name of the type that this place refers to, if it does not describe its content itself.
+    pub(crate) fn reference(self) -> Option<&'static str> {
+        Some(self.name()).filter(|name| !name.is_empty())
     }
 
     /// Whether what is here is one value to server-side apply.

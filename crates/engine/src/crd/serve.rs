@@ -73,7 +73,8 @@ fn resource(spec: &Value, version: &Value) -> Resource {
 }
 
 fn custom(version: &Value, api_version: &str, kind: &str) -> Custom {
-    let schema = Structural::read(&version["schema"]["openAPIV3Schema"]).ok();
+    let document = version["schema"]["openAPIV3Schema"].clone();
+    let schema = Structural::read(&document).ok();
     let scale = version["subresources"].get("scale").filter(|s| s.is_object()).map(|scale| Scale {
         replicas: text(scale, "specReplicasPath").to_owned(),
         status_replicas: text(scale, "statusReplicasPath").to_owned(),
@@ -85,7 +86,7 @@ fn custom(version: &Value, api_version: &str, kind: &str) -> Custom {
             None => format!("{api_version} {kind} is deprecated"),
         });
     let has_rules = schema.as_ref().is_some_and(Structural::has_rules);
-    Custom { schema, has_rules, deprecation, scale }
+    Custom { schema, document, has_rules, deprecation, scale }
 }
 
 /// Serves what the definitions in the store say.
