@@ -2,3 +2,4 @@
 
 mod allocation;
 mod fleet;
+mod scale_down;

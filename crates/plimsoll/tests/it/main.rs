@@ -7,6 +7,7 @@ mod fleets;
 mod guide;
 mod kill;
 mod kubectl;
+mod nodes;
 mod policies;
 mod vectors;
 
