@@ -13,7 +13,7 @@ use plimsoll_decide::nodes::{
 use proptest::prelude::*;
 
 fn now() -> Timestamp {
-    Timestamp::from_second(1_000_000).unwrap()
+    Timestamp::from_second(1_000_000).expect("it is a moment")
 }
 
 fn node(name: &str, group: Option<&str>, zone: &str) -> Node {
