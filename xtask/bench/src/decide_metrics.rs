@@ -22,21 +22,29 @@ pub(crate) fn run() -> Report {
     let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24);
     let policies: Vec<Policy> = (0..POLICIES).map(policy).collect();
     let numbers: Vec<[Series; 4]> = (0..POLICIES).map(|index| numbers(index, now)).collect();
-    let mut rounds: Vec<(Duration, i64)> = (0..ROUNDS)
+    let ran_before = on_cpu();
+    let mut rounds: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
             let start = Instant::now();
-            let sum = policies.iter().zip(&numbers).map(|(p, n)| size(black_box(p), n, now)).sum();
-            (start.elapsed(), sum)
+            for (policy, numbers) in policies.iter().zip(&numbers) {
+                black_box(size(black_box(policy), numbers, now));
+            }
+            start.elapsed()
         })
         .collect();
+    let ran = on_cpu().zip(ran_before).map(|(after, before)| (after - before) / ROUNDS as u32);
     rounds.sort_unstable();
-    let (fastest, median, slowest) = (rounds[0].0, rounds[ROUNDS / 2].0, rounds[ROUNDS - 1].0);
+    let (fastest, median, slowest) = (rounds[0], rounds[ROUNDS / 2], rounds[ROUNDS - 1]);
     let mut report = Report::new("Policies", &["10,000 policies, 4 checks, 360 points", "time"]);
     let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1000.0);
-    report.row(&["fastest of 15 rounds", &ms(fastest)]);
-    report.row(&["median", &ms(median)]);
-    report.row(&["slowest", &ms(slowest)]);
+    if let Some(ran) = ran {
+        report.row(&["on the CPU, mean of 15 rounds", &ms(ran)]);
+    }
+    report.row(&["by the clock, fastest", &ms(fastest)]);
+    report.row(&["by the clock, median", &ms(median)]);
+    report.row(&["by the clock, slowest", &ms(slowest)]);
     report.row(&["limit", &ms(LIMIT)]);
+    let median = ran.unwrap_or(median);
     let points = (POLICIES * 4 * POINTS) as f64;
     report.note(format!(
         "One core; {:.1} ns a policy, {:.2} ns a point. Two checks are thresholds over all points in one group, one keeps a \
@@ -45,6 +53,12 @@ pub(crate) fn run() -> Report {
         median.as_nanos() as f64 / points
     ));
     report
+}
+
+/// How long this thread has run, where the kernel tells: on a shared machine the clock also counts the others' turns.
+fn on_cpu() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn size(policy: &Policy, numbers: &[Series; 4], now: Timestamp) -> i64 {
