@@ -42,7 +42,7 @@ pub use pod::{
 pub use refusal::Refusal;
 pub use resources::Resources;
 pub use scale_down::{Keep, Removal, ScaleDown};
-pub use scale_up::{Resize, ScaleUp, Unschedulable, Why};
+pub use scale_up::{Place, Resize, ScaleUp, Unschedulable, Why};
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,

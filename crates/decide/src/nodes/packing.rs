@@ -7,6 +7,7 @@
 //! A kind that has to spread over zones, or that its own zone refuses, may also open nodes of the group's partners in
 //! other zones: one plan satisfies it, not one node a turn.
 
+mod bins;
 mod bound;
 mod profile;
 mod run;
@@ -15,6 +16,7 @@ use super::snapshot::{ClassId, NO_DOMAIN, SpreadRule};
 use super::templates::Mould;
 use super::{NodeId, Snapshot};
 
+pub(super) use bins::{is_affordable, pack_by_node};
 pub(super) use bound::bound;
 pub use bound::{Bound, Force};
 pub(super) use profile::{Profile, Profiles};
@@ -71,23 +73,11 @@ pub(super) fn pack(
     max_nodes: u32,
 ) -> Packed {
     let mark = snapshot.mark();
-    let fresh =
-        offers.iter().enumerate().map(|(at, offer)| Run::fresh(snapshot, offer, at)).collect();
-    let mut packer = Packer {
-        snapshot,
-        profiles,
-        offers,
-        fresh,
-        rooms: offers.iter().map(|offer| offer.room).collect(),
-        nodes_left: max_nodes,
-        runs: Runs::default(),
-        elsewhere: Vec::new(),
-        changes: Vec::new(),
-        is_alone: demand.len() == 1,
-    };
+    let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
+    packer.is_alone = demand.len() == 1;
     let placed = demand.iter().map(|d| packer.pack_class(d.class, d.count)).collect();
     packer.take_back();
-    let runs = packer.runs.into_all();
+    let runs = packer.runs.into_iter().flat_map(Runs::into_all).collect();
     let elsewhere = packer.elsewhere;
     snapshot.undo_to(mark);
     Packed { runs, elsewhere, placed }
@@ -101,7 +91,8 @@ struct Packer<'p, 's> {
     fresh: Vec<Run>,
     rooms: Vec<u32>,
     nodes_left: u32,
-    runs: Runs,
+    /// The nodes opened of each offer.
+    runs: Vec<Runs>,
     elsewhere: Vec<(ClassId, NodeId)>,
     changes: Vec<Change>,
     /// Only one kind is packed.
@@ -115,6 +106,29 @@ enum Change {
     Nodes { region: usize, domain: u32, by: i32 },
 }
 
+impl<'p, 's> Packer<'p, 's> {
+    fn new(
+        snapshot: &'p mut Snapshot<'s>,
+        profiles: &'p Profiles,
+        offers: &'p [Offer<'p>],
+        max_nodes: u32,
+    ) -> Self {
+        let fresh = offers.iter().enumerate().map(|(at, offer)| Run::fresh(snapshot, offer, at));
+        Self {
+            fresh: fresh.collect(),
+            snapshot,
+            profiles,
+            offers,
+            rooms: offers.iter().map(|offer| offer.room).collect(),
+            nodes_left: max_nodes,
+            runs: offers.iter().map(|_| Runs::default()).collect(),
+            elsewhere: Vec::new(),
+            changes: Vec::new(),
+            is_alone: false,
+        }
+    }
+}
+
 impl Packer<'_, '_> {
     /// Packs up to `count` pods of a class; gives how many found a place.
     fn pack_class(&mut self, class: ClassId, count: u32) -> u32 {
@@ -124,7 +138,9 @@ impl Packer<'_, '_> {
         let count = count.min(self.snapshot.exclusive_takes(&profile.volumes));
         let mut left = count;
         if profile.is_free_of_others() {
-            left -= self.fill_runs(profile, class, left, None);
+            for offer in 0..self.offers.len() {
+                left -= self.fill_runs(profile, class, left, offer);
+            }
             left -= self.open(profile, class, left, 0);
             return count - left;
         }
@@ -133,7 +149,7 @@ impl Packer<'_, '_> {
             let before = left;
             left -= self.fill_existing(profile, class, left, &mut refused_at);
             for offer in self.by_count(profile) {
-                left -= self.fill_runs(profile, class, left, Some(offer));
+                left -= self.fill_runs(profile, class, left, offer);
                 if left == before {
                     left -= self.open(profile, class, left, offer);
                 }
@@ -198,61 +214,46 @@ impl Packer<'_, '_> {
         least.chain(met).sum()
     }
 
-    /// Lets nodes opened so far take pods, in the order in which they were opened.
-    fn fill_runs(
-        &mut self,
-        profile: &Profile,
-        class: ClassId,
-        left: u32,
-        only: Option<usize>,
-    ) -> u32 {
+    /// Lets nodes opened so far of an offer take pods, in the order in which they were opened.
+    fn fill_runs(&mut self, profile: &Profile, class: ClassId, left: u32, offer: usize) -> u32 {
+        let left = left.min(self.domain_takes(profile, offer));
         let mut placed = 0;
-        let mut at = self.runs.start(&profile.request);
+        let mut at = self.runs[offer].start(&profile.request);
         while placed < left
             && let Some(place) = at
         {
-            let run = self.runs.get(place);
-            let is_meant = only.is_none_or(|offer| offer == run.offer);
-            let each = if is_meant { self.each_takes(profile, run) } else { 0 };
+            let run = self.runs[offer].get(place);
+            let each = self.each_takes(profile, run);
             if each == 0 {
-                at = self.runs.next(place, &profile.request);
+                at = self.runs[offer].next(place, &profile.request);
                 continue;
             }
-            let offer = run.offer;
-            let nodes = if profile.is_first(self.snapshot) && !profile.local.affinity.is_empty() {
-                1
-            } else {
-                run.nodes
-            };
-            let total = (left - placed)
-                .min(self.domain_takes(profile, offer))
-                .min(each.saturating_mul(nodes));
-            if total == 0 {
-                at = self.runs.next(place, &profile.request);
-                continue;
-            }
+            let nodes = if self.starts_a_host(profile) { 1 } else { run.nodes };
+            let total = (left - placed).min(each.saturating_mul(nodes));
             let fill = Fill { class, each, total, profile };
-            let after = self.runs.fill(place, &fill);
+            let after = self.runs[offer].fill(place, &fill);
             self.count(profile, offer, total);
             placed += total;
-            at = self.runs.next(after, &profile.request);
+            at = self.runs[offer].next(after, &profile.request);
         }
         placed
+    }
+
+    /// Tells whether pods want to be on the host of the first of them, which is still to be found.
+    fn starts_a_host(&self, profile: &Profile) -> bool {
+        !profile.local.affinity.is_empty() && profile.is_first(self.snapshot)
     }
 
     /// Opens new nodes of an offer.
     fn open(&mut self, profile: &Profile, class: ClassId, left: u32, offer: usize) -> u32 {
         let may = self.rooms[offer].min(self.nodes_left);
-        if left == 0 || may == 0 || self.domain_check(profile, offer).is_none() {
+        let left = left.min(self.domain_takes(profile, offer));
+        if left == 0 || may == 0 {
             return 0;
         }
         let each = self.each_takes(profile, &self.fresh[offer]);
-        let may = if profile.is_first(self.snapshot) && !profile.local.affinity.is_empty() {
-            may.min(1)
-        } else {
-            may
-        };
-        let total = left.min(self.domain_takes(profile, offer)).min(each.saturating_mul(may));
+        let may = if self.starts_a_host(profile) { may.min(1) } else { may };
+        let total = left.min(each.saturating_mul(may));
         if total == 0 {
             return 0;
         }
@@ -261,7 +262,7 @@ impl Packer<'_, '_> {
         let evens = self.is_alone && !profile.local.spread.is_empty();
         let each = if evens { total.div_ceil(nodes) } else { each };
         let fill = Fill { class, each, total, profile };
-        self.runs.push(self.fresh[offer].opened(nodes), &fill, evens);
+        self.runs[offer].push(self.fresh[offer].opened(nodes), &fill, evens);
         self.rooms[offer] -= nodes;
         self.nodes_left -= nodes;
         self.count_nodes(offer, nodes);
@@ -324,14 +325,17 @@ impl Packer<'_, '_> {
         }
     }
 
-    /// Gives how many pods of a class the domains of an offer take.
+    /// Gives how many pods of a class an offer takes, as far as its looks and its domains decide.
     fn domain_takes(&self, profile: &Profile, offer: usize) -> u32 {
-        self.domain_check(profile, offer).unwrap_or(0)
-    }
-
-    fn domain_check(&self, profile: &Profile, offer: usize) -> Option<u32> {
         let model = self.offers[offer].mould.model;
-        profile.domain_takes(self.snapshot, model, profile.is_first(self.snapshot)).ok()
+        // What is packed suits the first offer, but its partners may look different.
+        if offer > 0 && self.snapshot.check_looks(profile.class, model).is_some() {
+            return 0;
+        }
+        if profile.domain.is_empty() {
+            return u32::MAX;
+        }
+        profile.domain_takes(self.snapshot, model, profile.is_first(self.snapshot)).unwrap_or(0)
     }
 
     /// Counts pods in the domains of an offer.

@@ -8,9 +8,11 @@ mod apply;
 mod option;
 mod why;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::limits::Quota;
+use super::packing::{self, Bound, Demand, Profiles};
 use super::snapshot::ClassId;
 use super::{NodeId, PodId, Refusal, Turn, expander};
 
@@ -25,6 +27,18 @@ pub struct ScaleUp {
     pub elsewhere: Vec<(PodId, NodeId)>,
     /// Waiting pods that nothing helps, in the order of their names.
     pub unschedulable: Vec<Unschedulable>,
+    /// How the pods find their places: the nodes of a step join, and then its pods are let in, one as soon as another
+    /// made it possible.
+    pub steps: Vec<Vec<(PodId, Place)>>,
+}
+
+/// Where a waiting pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To a node of the snapshot.
+    There(NodeId),
+    /// To a new node: its group, and its place in [`Resize::nodes`].
+    New { group: usize, at: usize },
 }
 
 /// A group that grows.
@@ -51,12 +65,25 @@ impl Turn<'_> {
         self.snapshot.undo_to(mark);
         plan
     }
+
+    /// Gives the fewest new nodes of a group that could take every pod which waits, or None without a template.
+    pub fn bound(&self, group: usize) -> Option<Bound> {
+        let model = self.moulds[group].as_ref()?.model;
+        let mut counts: BTreeMap<ClassId, u32> = BTreeMap::new();
+        for pod in &self.pending {
+            *counts.entry(self.snapshot.classes.of_pod(*pod)).or_default() += 1;
+        }
+        let profiles = Profiles::of(&self.snapshot, counts.keys().copied(), &[]);
+        let demand: Vec<Demand> =
+            counts.into_iter().map(|(class, count)| Demand { class, count }).collect();
+        Some(packing::bound(&self.snapshot, &profiles, &demand, model))
+    }
 }
 
 /// A plan in the making.
 struct Planning<'p, 'a> {
     turn: &'p mut Turn<'a>,
-    /// Pods without a place, by kind; those of a kind by name, the first one last.
+    /// Pods without a place, by kind.
     waiting: BTreeMap<ClassId, Vec<PodId>>,
     /// How large each group is with what was added.
     sizes: Vec<u32>,
@@ -64,10 +91,13 @@ struct Planning<'p, 'a> {
     /// Which new node a node of the what-if stands for: its group, and its place among what was added there.
     stands_for: BTreeMap<NodeId, (usize, usize)>,
     elsewhere: Vec<(PodId, NodeId)>,
+    steps: Vec<Vec<(PodId, Place)>>,
     quota: Quota,
     /// Groups that turned out to have no room under the limits.
     spent: Vec<bool>,
     round: u64,
+    /// The first pod of a kind by name, where that was asked for in this round.
+    firsts: RefCell<BTreeMap<ClassId, PodId>>,
     /// What one core and one byte cost on average, for the expander `price`.
     unit_prices: (f64, f64),
     /// How many nodes the cluster has without the plan.
@@ -76,16 +106,11 @@ struct Planning<'p, 'a> {
 
 impl<'p, 'a> Planning<'p, 'a> {
     fn new(turn: &'p mut Turn<'a>) -> Self {
-        let mut waiting: BTreeMap<ClassId, Vec<PodId>> = BTreeMap::new();
+        let mut lists: Vec<Vec<PodId>> = vec![Vec::new(); turn.snapshot.classes.len()];
         for pod in &turn.pending {
-            waiting.entry(turn.snapshot.classes.of_pod(*pod)).or_default().push(*pod);
+            lists[turn.snapshot.classes.of_pod(*pod)].push(*pod);
         }
-        // Lists mostly come sorted, and a sorted list is sorted at once.
-        let pods = &turn.cluster.pods;
-        for list in waiting.values_mut() {
-            list.sort_by(|a, b| pods[*a].name.cmp(&pods[*b].name));
-            list.reverse();
-        }
+        let waiting = lists.into_iter().enumerate().filter(|(_, list)| !list.is_empty()).collect();
         let groups = turn.cluster.groups.len();
         let nodes = turn.snapshot.nodes().map(|node| turn.snapshot.looks(node));
         let quota = Quota::of(turn.settings, nodes);
@@ -95,9 +120,11 @@ impl<'p, 'a> Planning<'p, 'a> {
             added: vec![Vec::new(); groups],
             stands_for: BTreeMap::new(),
             elsewhere: Vec::new(),
+            steps: Vec::new(),
             quota,
             spent: vec![false; groups],
             round: 0,
+            firsts: RefCell::default(),
             unit_prices: unit_prices(turn),
             cluster_nodes: turn.snapshot.node_count(),
             turn,
@@ -107,6 +134,7 @@ impl<'p, 'a> Planning<'p, 'a> {
     /// Adds the nodes of one group, if any helps; tells whether it is worth another look.
     fn round(&mut self) -> bool {
         self.settle();
+        self.firsts.take();
         let candidates = self.candidates();
         if self.waiting.is_empty() || candidates.is_empty() {
             return false;
@@ -176,7 +204,7 @@ impl<'p, 'a> Planning<'p, 'a> {
                 resizes.push(Resize { group: *group, from, to, nodes });
             }
         }
-        ScaleUp { resizes, elsewhere: self.elsewhere, unschedulable }
+        ScaleUp { resizes, elsewhere: self.elsewhere, unschedulable, steps: self.steps }
     }
 }
 

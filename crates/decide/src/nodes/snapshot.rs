@@ -24,6 +24,7 @@ use super::{Cluster, HOSTNAME_LABEL, Node, Pod, Refusal, Scheduling};
 
 use classes::Classes;
 use filters::Filters;
+use hash::{Distinct, hash};
 use index::{Index, Room};
 use ports::Ports;
 pub(super) use predicates::Check;
@@ -54,7 +55,9 @@ pub struct Snapshot<'a> {
     nodes: Vec<NodeState<'a>>,
     /// What is left of each resource, `classes.width()` numbers for each node.
     free: Vec<i64>,
-    names: BTreeMap<Box<str>, NodeId>,
+    /// The nodes of the cluster by name, and those added.
+    given: Distinct,
+    made: BTreeMap<Box<str>, NodeId>,
     index: Index,
     pods_on: Vec<Vec<PodId>>,
     /// Where each pod of the cluster is now.
@@ -126,7 +129,7 @@ impl<'a> Snapshot<'a> {
                 Scheduling::On(name) | Scheduling::Nominated(name) => name,
                 Scheduling::Unschedulable | Scheduling::Other => continue,
             };
-            let node = all.names.get(name).copied();
+            let node = all.given(name);
             let Some(node) = node.filter(|_| !pod.drain.is_finished && is_there(pod)) else {
                 continue;
             };
@@ -157,7 +160,8 @@ impl<'a> Snapshot<'a> {
             volumes,
             nodes: Vec::with_capacity(cluster.nodes.len()),
             free: Vec::new(),
-            names: BTreeMap::new(),
+            given: Distinct::default(),
+            made: BTreeMap::new(),
             index: Index::default(),
             pods_on: Vec::with_capacity(cluster.nodes.len()),
             node_of: vec![None; cluster.pods.len()],
@@ -278,7 +282,8 @@ impl<'a> Snapshot<'a> {
 
     /// Finds a node by its name.
     pub fn node(&self, name: &str) -> Option<NodeId> {
-        self.names.get(name).copied().filter(|id| self.nodes[*id].is_there)
+        let found = self.given(name).or_else(|| self.made.get(name).copied());
+        found.filter(|id| self.nodes[*id].is_there)
     }
 
     /// Gives a node's name.
@@ -317,7 +322,13 @@ impl<'a> Snapshot<'a> {
         let shape = self.filters.shape_of(like.node());
         self.topologies.push_node(|key| like.label(key));
         self.free.extend(self.classes.dense(&like.node().allocatable));
-        self.names.insert(like.name().into(), id);
+        match &like {
+            Like::Given(node) => {
+                let is_same = |n: usize| self.nodes[n].like.name() == &*node.name;
+                self.given.number(hash(&node.name), is_same);
+            }
+            Like::Made(_, name) => drop(self.made.insert(name.clone(), id)),
+        }
         self.counters.push_node(id, &self.topologies, |selector, tolerations| {
             selector.is_none_or(|s| self.filters.selects(s, shape, &like))
                 && tolerations.is_none_or(|t| self.filters.untolerated(t, shape).is_none())
@@ -337,11 +348,15 @@ impl<'a> Snapshot<'a> {
         id
     }
 
+    fn given(&self, name: &str) -> Option<NodeId> {
+        self.given.find(hash(&name), |n| self.nodes[n].like.name() == name)
+    }
+
     fn forget_newest_node(&mut self) {
         let Some(node) = self.nodes.pop() else { return };
         self.index.set(self.nodes.len(), Room::NONE);
         self.free.truncate(self.free.len() - self.classes.width());
-        self.names.remove(node.like.name());
+        self.made.remove(node.like.name());
         self.pods_on.pop();
         self.counters.pop_node();
         self.topologies.pop_node();

@@ -2,4 +2,4 @@
 
 mod allocation;
 mod fleet;
-mod scale_down;
+mod nodes;

@@ -5,9 +5,6 @@
 mod evaluate;
 mod fleets;
 mod guide;
-mod kill;
-mod kubectl;
-mod nodes;
 mod policies;
 mod vectors;
 

@@ -51,15 +51,19 @@ pub(in crate::nodes) fn bound(
     };
     let pods: i64 = demand.iter().map(|d| i64::from(d.count)).sum();
     raise(ceil(pods, snapshot.slots(model)), Force::PodsPerNode);
-    for (at, free) in snapshot.free(model).iter().enumerate() {
-        let asked = |d: &Demand| profiles[d.class].request[at] * i64::from(d.count);
-        let name = snapshot.classes.resource(at).into();
-        raise(ceil(demand.iter().map(asked).sum(), *free), Force::Resource(name));
+    let mut asked = vec![0; snapshot.classes.width()];
+    for d in demand {
+        let request = &profiles[d.class].request;
+        asked.iter_mut().zip(request).for_each(|(sum, one)| *sum += one * i64::from(d.count));
+    }
+    for (at, (asked, free)) in asked.iter().zip(snapshot.free(model)).enumerate() {
+        raise(ceil(*asked, *free), Force::Resource(snapshot.classes.resource(at).into()));
     }
     let mut ports: BTreeMap<u32, i64> = BTreeMap::new();
     let mut apart: BTreeMap<usize, i64> = BTreeMap::new();
     let mut spread: BTreeMap<(usize, u32), i64> = BTreeMap::new();
-    for Demand { class, count } in demand {
+    let keep_apart = demand.iter().filter(|d| profiles[d.class].keeps_apart());
+    for Demand { class, count } in keep_apart {
         let (profile, count) = (&profiles[*class], i64::from(*count));
         profile.ports.iter().for_each(|port| *ports.entry(*port).or_default() += count);
         for anti in profile.local.anti.iter().filter(|anti| anti.means_itself) {

@@ -8,6 +8,7 @@ use crate::nodes::{NodeId, Snapshot};
 /// What to watch for one class.
 #[derive(Default)]
 pub(in crate::nodes) struct Profile {
+    pub(super) class: ClassId,
     pub(super) request: Box<[i64]>,
     pub(super) ports: Box<[u32]>,
     pub(super) volumes: Box<[u32]>,
@@ -30,6 +31,14 @@ pub(super) struct Watch {
     pub(super) unwanted_by: Vec<usize>,
     /// With the domains in which groups could help, though no node may be there yet: they count as empty.
     pub(super) spread: Vec<(SpreadRule, Vec<u32>)>,
+}
+
+impl Watch {
+    /// Tells whether nothing has a say.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { affinity, anti, unwanted_by, spread, .. } = self;
+        affinity.is_empty() && anti.is_empty() && unwanted_by.is_empty() && spread.is_empty()
+    }
 }
 
 /// The profiles of the classes that are packed.
@@ -86,6 +95,7 @@ impl Profile {
         }
         let may_fit_existing = of.depends_on_others() && snapshot.nodes_could_take(class);
         Self {
+            class,
             request: of.request.clone(),
             ports: snapshot.ports_of(class).into(),
             volumes: snapshot.volumes_of(class).into(),
@@ -98,17 +108,19 @@ impl Profile {
 
     /// Tells whether no zone has a say, and the class is wanted or unwanted inside its node only.
     pub(super) fn is_free_of_others(&self) -> bool {
-        let Watch { affinity, anti, unwanted_by, spread, .. } = &self.domain;
-        affinity.is_empty()
-            && anti.is_empty()
-            && unwanted_by.is_empty()
-            && spread.is_empty()
-            && self.local.affinity.is_empty()
+        self.domain.is_empty() && self.local.affinity.is_empty()
     }
 
     /// Tells whether pods may have to go to more than one zone.
     pub(in crate::nodes) fn needs_other_domains(&self) -> bool {
         !self.domain.spread.is_empty() || self.domain.anti.iter().any(|anti| anti.means_itself)
+    }
+
+    /// Tells whether zones have a say in where these pods are, or where these pods are has a say in zones.
+    pub(in crate::nodes) fn is_bound_to_domains(&self) -> bool {
+        !self.domain.is_empty()
+            || !self.domain.counts_for.is_empty()
+            || !self.domain.spreads_for.is_empty()
     }
 
     /// Tells whether a node takes only a few of these pods, whatever its size.

@@ -72,6 +72,11 @@ impl Run {
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 
+    /// Lists what each node has left of every resource.
+    pub(super) fn free(&self) -> &[i64] {
+        &self.free
+    }
+
     /// Gives what each node holds of a counter.
     pub(super) fn count(&self, counter: usize) -> u32 {
         self.counts.iter().find(|(c, _)| *c == counter).map_or(0, |(_, count)| *count)
@@ -81,7 +86,7 @@ impl Run {
         self.spread_counts.iter().find(|(c, _)| *c == counter).map_or(0, |(_, count)| *count)
     }
 
-    fn put(&mut self, class: ClassId, count: u32, profile: &Profile) {
+    pub(super) fn put(&mut self, class: ClassId, count: u32, profile: &Profile) {
         self.slots -= i64::from(count);
         for (free, asked) in self.free.iter_mut().zip(&profile.request) {
             *free -= asked * i64::from(count);
@@ -216,14 +221,19 @@ impl Runs {
             if nodes > 0 {
                 let mut run = fresh.opened(nodes);
                 run.put(fill.class, pods, fill.profile);
-                if self.blocks.last().is_none_or(|block| block.runs.len() >= BLOCK) {
-                    self.blocks.push(Block::default());
-                }
-                let block = self.blocks.last_mut().expect("one was just made sure of");
-                block.runs.push(run);
-                block.measure();
+                self.push_one(run);
             }
         }
+    }
+
+    /// Adds a run after all others.
+    pub(super) fn push_one(&mut self, run: Run) {
+        if self.blocks.last().is_none_or(|block| block.runs.len() >= BLOCK) {
+            self.blocks.push(Block::default());
+        }
+        let block = self.blocks.last_mut().expect("one was just made sure of");
+        block.runs.push(run);
+        block.measure();
     }
 
     pub(super) fn into_all(self) -> Vec<Run> {

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use super::Planning;
 use super::option::Offered;
+use super::{Place, Planning};
 use crate::nodes::balance::share;
-use crate::nodes::packing::{Profiles, Run};
+use crate::nodes::packing::{self, Profiles, Run};
 use crate::nodes::snapshot::ClassId;
 use crate::nodes::{PodId, pending};
+
+/// From so many nodes on it is worth another try to need fewer, and so near to the fewest possible it is not.
+const WORTH_IT: u32 = 20;
+const GOOD: f64 = 1.03;
 
 impl Planning<'_, '_> {
     /// Gives waiting pods that fit what was added so far a place there.
@@ -18,6 +22,7 @@ impl Planning<'_, '_> {
         let waiting: Vec<PodId> =
             std::mem::take(&mut self.waiting).into_values().flatten().collect();
         let left = pending::place_what_fits(&mut self.turn.snapshot, waiting.clone());
+        self.steps.push(Vec::new());
         for pod in waiting {
             if let Some(node) = self.turn.snapshot.node_of(pod) {
                 self.note(pod, node);
@@ -26,17 +31,24 @@ impl Planning<'_, '_> {
         for pod in left {
             self.waiting.entry(self.turn.snapshot.classes.of_pod(pod)).or_default().push(pod);
         }
-        let pods = &self.turn.cluster.pods;
-        for list in self.waiting.values_mut() {
-            list.sort_by(|a, b| pods[*b].name.cmp(&pods[*a].name));
-        }
     }
 
     fn note(&mut self, pod: PodId, node: usize) {
-        match self.stands_for.get(&node) {
-            Some((group, at)) => self.added[*group][*at].push(pod),
-            None => self.elsewhere.push((pod, node)),
-        }
+        let place = match self.stands_for.get(&node) {
+            Some(&(group, at)) => {
+                self.added[group][at].push(pod);
+                Place::New { group, at }
+            }
+            None => {
+                self.elsewhere.push((pod, node));
+                Place::There(node)
+            }
+        };
+        self.step(pod, place);
+    }
+
+    fn step(&mut self, pod: PodId, place: Place) {
+        self.steps.last_mut().expect("a step was begun").push((pod, place));
     }
 
     /// Adds the nodes of an option, as far as the limits of the cluster let it.
@@ -44,16 +56,28 @@ impl Planning<'_, '_> {
         let group = option.choice.group;
         let node = self.turn.moulds[group].as_ref().map(|mould| Arc::clone(&mould.node));
         let node = node.expect("a candidate has a mould");
-        let allowed = self.quota.allows(&node);
-        let option =
-            if option.packed.nodes() > allowed { self.crop(option, allowed) } else { option };
+        let mut option = self.improve(option);
+        let mut shares = self.share_out(&option);
+        loop {
+            let allowed = self.allowed(&shares);
+            if allowed >= option.packed.nodes() {
+                break;
+            }
+            option = self.crop(option, allowed);
+            shares = self.share_out(&option);
+        }
         if option.packed.nodes() == 0 {
             self.spent[group] = true;
             return;
         }
-        let groups = self.share_out(&option);
-        for (run, group) in groups {
-            self.add(run, group);
+        self.put_in_order(&option, &shares);
+        // Where nobody waits any more, nobody looks at the what-if again.
+        let waiting: usize = self.waiting.values().map(Vec::len).sum();
+        let is_last =
+            option.packed.pods() as usize == waiting && option.packed.elsewhere.is_empty();
+        self.steps.push(Vec::with_capacity(option.packed.pods() as usize));
+        for (run, group) in shares {
+            self.add(&run, group, is_last);
         }
         for (class, node) in &option.packed.elsewhere {
             if let Some(pod) = self.next(*class) {
@@ -70,25 +94,63 @@ impl Planning<'_, '_> {
         }
     }
 
-    /// Packs again into as many nodes as are allowed, to know which pods they are for.
-    fn crop(&mut self, option: Offered, allowed: u32) -> Offered {
+    /// Gives how many of these nodes the limits of the cluster let in.
+    fn allowed(&self, shares: &[(Run, usize)]) -> u32 {
+        let mut quota = self.quota.clone();
+        let mut allowed = 0;
+        for (run, group) in shares {
+            let Some(mould) = &self.turn.moulds[*group] else { continue };
+            let some = run.nodes.min(quota.allows(&mould.node));
+            quota.take(&mould.node, some);
+            allowed += some;
+        }
+        allowed
+    }
+
+    /// Packs node by node where first fit did badly, and keeps what is better.
+    fn improve(&mut self, option: Offered) -> Offered {
+        let nodes = option.packed.nodes();
+        let model = self.turn.moulds[option.choice.group].as_ref().map(|mould| mould.model);
+        let Some(model) = model.filter(|_| nodes >= WORTH_IT) else { return option };
+        let profiles = self.profiles(&option);
+        let bound = packing::bound(&self.turn.snapshot, &profiles, &option.demand, model).nodes;
+        let is_good = f64::from(nodes) <= f64::from(bound) * GOOD;
+        if is_good || !packing::is_affordable(&profiles, &option.demand) {
+            return option;
+        }
+        let packed = self.pack_by_node(&option, &profiles);
+        if packed.is_better_than(&option.packed) { Offered { packed, ..option } } else { option }
+    }
+
+    fn profiles(&self, option: &Offered) -> Profiles {
         let models: Vec<usize> = self
             .candidates()
             .iter()
             .filter_map(|group| self.turn.moulds[*group].as_ref())
             .map(|mould| mould.model)
             .collect();
-        let classes = option.demand.iter().map(|d| d.class);
-        let profiles = Profiles::of(&self.turn.snapshot, classes, &models);
-        let packed = self.pack(&option.offers, allowed, &option.demand, &profiles, allowed);
+        Profiles::of(&self.turn.snapshot, option.demand.iter().map(|d| d.class), &models)
+    }
+
+    /// Packs again into as many nodes as are allowed, to know which pods they are for.
+    fn crop(&mut self, option: Offered, allowed: u32) -> Offered {
+        let profiles = self.profiles(&option);
+        let room = self.room_of(option.choice.group, &option.similar, &option.demand, &profiles);
+        let packed = self.pack(&option.offers, room, &option.demand, &profiles, allowed);
         Offered { packed, ..option }
     }
 
     /// Says for each run which group its nodes go to; nodes that any similar group could have are shared out.
     fn share_out(&mut self, option: &Offered) -> Vec<(Run, usize)> {
+        if option.similar.is_empty() {
+            let group = |run: &Run| option.offers[run.offer];
+            return option.packed.runs.iter().map(|run| (run.clone(), group(run))).collect();
+        }
+        let profiles = self.profiles(option);
         let (mut all, mut free) = (Vec::new(), Vec::new());
         for run in &option.packed.runs {
-            let is_bound = run.offer != 0 || option.similar.is_empty() || self.is_bound(run);
+            let bound = |(class, _): &(ClassId, u32)| profiles[*class].is_bound_to_domains();
+            let is_bound = run.offer != 0 || run.pods.iter().any(bound);
             if is_bound {
                 all.push((run.clone(), option.offers[run.offer]));
             } else {
@@ -122,43 +184,40 @@ impl Planning<'_, '_> {
         all
     }
 
-    /// Tells whether a zone has a say in where the pods of a run are.
-    fn is_bound(&self, run: &Run) -> bool {
-        let snapshot = &self.turn.snapshot;
-        let by_host = |topology| snapshot.topologies.is_hostname(topology);
-        run.pods.iter().any(|(class, _)| {
-            let terms = &snapshot.classes[*class].terms;
-            let anti = terms.anti.iter().map(|anti| &anti.counter);
-            let mut plain = terms.counts_for.iter().chain(&terms.affinity).chain(anti);
-            let mut spread = terms
-                .spreads_for
-                .iter()
-                .copied()
-                .chain(terms.spread.iter().map(|rule| rule.counter));
-            plain.any(|c| !by_host(snapshot.counters.plain[*c].topology))
-                || spread.any(|c| !snapshot.is_host_region(snapshot.counters.spread[c].region))
-        })
+    /// Sorts the pods of kinds that do not all go to the same group, so that names decide which goes where. Others need
+    /// not be sorted, and there may be many.
+    fn put_in_order(&mut self, option: &Offered, shares: &[(Run, usize)]) {
+        let groups = shares.iter().map(|(_, group)| *group);
+        let is_one = groups.clone().min() == groups.max() && option.packed.elsewhere.is_empty();
+        let pods = &self.turn.cluster.pods;
+        for (demand, placed) in option.demand.iter().zip(&option.packed.placed) {
+            let Some(list) = self.waiting.get_mut(&demand.class) else { continue };
+            if !is_one || list.len() > *placed as usize {
+                list.sort_by(|a, b| pods[*b].name.cmp(&pods[*a].name));
+            }
+        }
     }
 
-    /// Adds the nodes of a run to a group, with their pods.
-    fn add(&mut self, run: Run, group: usize) {
+    /// Adds the nodes of a run to a group, with their pods; to the what-if too, unless this is the last that is done.
+    fn add(&mut self, run: &Run, group: usize, is_last: bool) {
         let mould = self.turn.moulds[group].as_ref().expect("a candidate has a mould");
         let (node, daemons) = (Arc::clone(&mould.node), mould.daemons.clone());
         self.quota.take(&node, run.nodes);
         self.sizes[group] += run.nodes;
         for _ in 0..run.nodes {
             let at = self.added[group].len();
-            let name = format!("{}-new-{at}", self.turn.cluster.groups[group].name);
-            let id = self.turn.snapshot.add_with_daemons(&node, &name, &daemons);
-            self.stands_for.insert(id, (group, at));
-            let mut pods = Vec::new();
+            let mut pods =
+                Vec::with_capacity(run.pods.iter().map(|(_, count)| *count as usize).sum());
             for (class, count) in &run.pods {
-                for _ in 0..*count {
-                    let Some(pod) = self.next(*class) else { break };
-                    self.turn.snapshot.place(pod, id);
-                    pods.push(pod);
-                }
+                pods.extend((0..*count).map_while(|_| self.next(*class)));
             }
+            if !is_last {
+                let name = format!("{}-new-{at}", self.turn.cluster.groups[group].name);
+                let id = self.turn.snapshot.add_with_daemons(&node, &name, &daemons);
+                self.stands_for.insert(id, (group, at));
+                pods.iter().for_each(|pod| self.turn.snapshot.place(*pod, id));
+            }
+            pods.iter().for_each(|pod| self.step(*pod, Place::New { group, at }));
             self.added[group].push(pods);
         }
     }

@@ -8,7 +8,7 @@ use crate::nodes::expander::{self, Choice};
 use crate::nodes::packing::{self, Demand, Offer, Packed, Profiles};
 use crate::nodes::snapshot::{Check, ClassId, NO_DOMAIN};
 use crate::nodes::templates::Mould;
-use crate::nodes::{Expander, NodeId, Snapshot, Turn};
+use crate::nodes::{Expander, NodeId, PodId, Snapshot, Turn};
 
 /// What one group could do.
 pub(super) struct Offered {
@@ -24,7 +24,7 @@ pub(super) struct Offered {
 /// Above this many kinds times groups, groups that cannot win are not packed.
 const SMALL: usize = 20_000;
 
-impl Planning<'_, '_> {
+impl<'a> Planning<'_, 'a> {
     /// Packs the pods into each candidate, or at least into each that may be chosen. In the order of names.
     pub(super) fn options(&mut self, candidates: &[usize]) -> Vec<Offered> {
         let models: Vec<NodeId> =
@@ -78,12 +78,21 @@ impl Planning<'_, '_> {
         };
         let pods = &self.turn.cluster.pods;
         let first = |d: &Demand| {
-            let pod = &pods[*self.waiting[&d.class].last().expect("a kind that waits has pods")];
+            let pod = &pods[self.first(d.class)];
             (&pod.spec.namespace, &pod.name)
         };
         let mut scored: Vec<(f64, Demand)> = demand.iter().map(|d| (score(d.class), *d)).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| first(&a.1).cmp(&first(&b.1))));
         *demand = scored.into_iter().map(|(_, d)| d).collect();
+    }
+
+    /// Gives the first pod of a kind by name.
+    fn first(&self, class: ClassId) -> PodId {
+        let pods = &self.turn.cluster.pods;
+        *self.firsts.borrow_mut().entry(class).or_insert_with(|| {
+            let first = self.waiting[&class].iter().min_by_key(|pod| &pods[**pod].name);
+            *first.expect("a kind that waits has pods")
+        })
     }
 
     /// Gives the best that a group could reach by the first expander's measure, without packing.
@@ -119,8 +128,7 @@ impl Planning<'_, '_> {
         self.sort(group, &mut demand);
         let similar = self.similar(group, candidates, &demand, profiles);
         let partners = self.partners(group, candidates, &demand, profiles);
-        let room =
-            similar.iter().map(|g| self.room(*g)).fold(self.room(group), u32::saturating_add);
+        let room = self.room_of(group, &similar, &demand, profiles);
         let max_nodes = self.quota.plan_left().min(self.quota.nodes_left());
         let offers: Vec<usize> = std::iter::once(group).chain(partners).collect();
         let mut packed = self.pack(&offers, room, &demand, profiles, max_nodes);
@@ -158,14 +166,41 @@ impl Planning<'_, '_> {
         profiles: &Profiles,
         max_nodes: u32,
     ) -> Packed {
+        let (snapshot, offers) = self.offers(groups, room);
+        packing::pack(snapshot, profiles, &offers, demand, max_nodes)
+    }
+
+    /// Packs what an option packed, node by node.
+    pub(super) fn pack_by_node(&mut self, option: &Offered, profiles: &Profiles) -> Packed {
+        let max_nodes = self.quota.plan_left().min(self.quota.nodes_left());
+        let room = self.room_of(option.choice.group, &option.similar, &option.demand, profiles);
+        let (snapshot, offers) = self.offers(&option.offers, room);
+        packing::pack_by_node(snapshot, profiles, &offers, &option.demand, max_nodes)
+    }
+
+    /// Gives how many nodes a group may open: with those of its like, unless zones have a say in where its nodes are.
+    pub(super) fn room_of(
+        &self,
+        group: usize,
+        similar: &[usize],
+        demand: &[Demand],
+        profiles: &Profiles,
+    ) -> u32 {
+        let own = self.room(group);
+        if demand.iter().any(|d| profiles[d.class].is_bound_to_domains()) {
+            return own;
+        }
+        similar.iter().map(|g| self.room(*g)).fold(own, u32::saturating_add)
+    }
+
+    fn offers(&mut self, groups: &[usize], room: u32) -> (&mut Snapshot<'a>, Vec<Offer<'_>>) {
         let rooms: Vec<u32> = groups.iter().map(|group| self.room(*group)).collect();
         let Turn { snapshot, moulds, .. } = &mut *self.turn;
         let offer = |(at, group): (usize, &usize)| Offer {
             mould: moulds[*group].as_ref().expect("a candidate has a mould"),
             room: if at == 0 { room } else { rooms[at] },
         };
-        let offers: Vec<Offer<'_>> = groups.iter().enumerate().map(offer).collect();
-        packing::pack(snapshot, profiles, &offers, demand, max_nodes)
+        (snapshot, groups.iter().enumerate().map(offer).collect())
     }
 
     fn choice(
@@ -262,7 +297,9 @@ impl Planning<'_, '_> {
                 found.insert(there, (is_like, other));
             }
         }
-        found.into_values().map(|(_, group)| group).collect()
+        let mut all: Vec<usize> = found.into_values().map(|(_, group)| group).collect();
+        all.sort_by(|a, b| groups[*a].name.cmp(&groups[*b].name));
+        all
     }
 }
 

@@ -119,6 +119,11 @@ impl Filters {
         })
     }
 
+    /// Tells whether a shape lets everybody in who does not ask for something else.
+    pub(super) fn is_open(&self, shape: usize) -> bool {
+        !self.shapes[shape].unschedulable && self.shapes[shape].taints.is_empty()
+    }
+
     /// Tells whether a cordon keeps pods with these tolerations away.
     pub(super) fn is_cordoned(&self, tolerations: usize, shape: usize) -> bool {
         self.shapes[shape].unschedulable && {

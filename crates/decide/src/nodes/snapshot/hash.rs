@@ -32,6 +32,20 @@ impl Distinct {
         (self.hashes.len() - 1, true)
     }
 
+    /// Gives the number of what has this hash and `is_same` as that number, if it was seen.
+    pub(super) fn find(&self, hash: u64, is_same: impl Fn(usize) -> bool) -> Option<usize> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut at = hash as usize & mask;
+        while self.slots[at] != 0 {
+            let number = self.slots[at] as usize - 1;
+            if self.hashes[number] == hash && is_same(number) {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(64);
         self.slots = vec![0; size];
@@ -46,7 +60,7 @@ impl Distinct {
 }
 
 /// Hashes a value, the same in every run.
-pub(super) fn hash(value: &impl Hash) -> u64 {
+pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     let mut mixer = Mixer(0);
     value.hash(&mut mixer);
     mixer.finish()
@@ -117,5 +131,7 @@ mod tests {
         assert_eq!(distinct.number(7, |_| false), (0, true));
         assert_eq!(distinct.number(7, |_| false), (1, true));
         assert_eq!(distinct.number(7, |n| n == 1), (1, false));
+        assert_eq!(distinct.find(7, |n| n == 1), Some(1));
+        assert_eq!(distinct.find(8, |_| true), None);
     }
 }

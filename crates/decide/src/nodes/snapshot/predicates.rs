@@ -33,11 +33,16 @@ impl Snapshot<'_> {
     /// Cordons, taints, selectors: what does not change as pods come and go.
     pub(in crate::nodes) fn check_looks(&self, class: ClassId, node: NodeId) -> Option<Check> {
         let (class, node) = (&self.classes[class], &self.nodes[node]);
-        if node.is_closed || self.filters.is_cordoned(class.tolerations, node.shape) {
+        if node.is_closed {
             return Some(Check::Cordoned);
         }
-        if self.filters.untolerated(class.tolerations, node.shape).is_some() {
-            return Some(Check::Taint);
+        if !self.filters.is_open(node.shape) {
+            if self.filters.is_cordoned(class.tolerations, node.shape) {
+                return Some(Check::Cordoned);
+            }
+            if self.filters.untolerated(class.tolerations, node.shape).is_some() {
+                return Some(Check::Taint);
+            }
         }
         let selects = self.filters.selects(class.selector, node.shape, &node.like);
         (!selects).then_some(Check::Selector)

@@ -112,11 +112,7 @@ fn removals(decision: Decision, plan: &ScaleDown, turn: &Turn<'_>) -> Decision {
         };
     }
     for (node, keep) in &plan.unremovable {
-        let code = match keep.blocking() {
-            Some(blocking) => format!("{} ({})", keep.code(), blocking.code()),
-            None => keep.code().to_owned(),
-        };
-        decision = decision.line(format!("keep {node}: {code}: {keep}"));
+        decision = decision.line(format!("keep {node}: {}: {keep}", keep.code()));
     }
     decision
 }

@@ -1,0 +1,6 @@
+//! Decisions about nodes, on thousands of small random clusters.
+
+mod oracle;
+mod placements;
+mod plans;
+mod world;
