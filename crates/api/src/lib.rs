@@ -11,6 +11,7 @@ mod kind;
 mod labels;
 pub mod multicluster;
 pub mod nodes;
+pub mod nomad;
 pub mod plimsoll;
 mod problem;
 pub mod quantity;

@@ -4,6 +4,7 @@
 //! here the same schema judges objects where there is no API server: in `evaluate`, and behind our own door.
 
 mod check;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 

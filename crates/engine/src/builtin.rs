@@ -13,8 +13,10 @@ mod validate;
 use serde_json::Value;
 
 pub(crate) use defaults::default;
-pub(crate) use prepare::{Part, prepare_create, prepare_update};
-pub(crate) use validate::{names, validate_create, validate_update};
+pub(crate) use prepare::{Part, assign_addresses, prepare_create, prepare_update};
+pub(crate) use validate::{
+    NameRule, names, validate_create, validate_meta, validate_meta_update, validate_update,
+};
 
 /// One of Kubernetes' own kinds, by group and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,11 @@ fn fill(object: &mut Value, field: &str, with: impl Into<Value>) {
 }
 
 /// Takes a field out.
+pub(crate) fn forget(object: &mut Value, field: &str) {
+    remove(object, field);
+}
+
+/// Takes a field out, and gives what was in it.
 fn remove(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut().and_then(|map| map.remove(field))
 }

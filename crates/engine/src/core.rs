@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::Clock;
+use crate::access::Access;
+use crate::delegate::Delegates;
 use crate::resource::{Registry, Resource};
 use crate::store::Store;
 
@@ -13,15 +15,25 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
+    pub(crate) delegates: Delegates,
+    /// The certificate that clients trust.
+    pub(crate) ca_pem: String,
     /// What a client has to know.
     token: String,
     stopping: watch::Sender<bool>,
 }
 
 impl Core {
-    pub(crate) fn new(store: Store, clock: Clock, token: String) -> Arc<Self> {
-        let registry = Registry::built_in();
-        Arc::new(Self { store, registry, clock, token, stopping: watch::Sender::new(false) })
+    pub(crate) fn new(store: Store, clock: Clock, access: &Access) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            registry: Registry::built_in(),
+            clock,
+            delegates: Delegates::default(),
+            ca_pem: access.ca_pem().to_owned(),
+            token: access.token.clone(),
+            stopping: watch::Sender::new(false),
+        })
     }
 
     /// Tells whether a client knows what it has to know, in a time that says nothing about how much of it.
@@ -43,5 +55,11 @@ impl Core {
     }
 
     /// Takes notice of a change to a kind that decides what is served.
-    pub(crate) fn notice(&self, _resource: &Resource) {}
+    pub(crate) fn notice(self: &Arc<Self>, resource: &Resource) {
+        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            crate::crd::sync(self);
+            let core = Arc::clone(self);
+            tokio::spawn(async move { crate::crd::settle(&core).await });
+        }
+    }
 }

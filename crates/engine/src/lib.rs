@@ -13,10 +13,16 @@ mod bootstrap;
 mod builtin;
 mod clock;
 mod core;
+mod crd;
+mod delegate;
+mod discovery;
 pub mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
+mod keep;
+mod openapi;
 pub mod patch;
+mod protobuf;
 mod quote;
 #[allow(dead_code, reason = "the request path uses more of it as it grows")]
 mod resource;
@@ -35,6 +41,7 @@ use std::sync::Arc;
 
 pub use access::{AccessError, Listening};
 pub use clock::Clock;
+pub use delegate::Delegate;
 pub use rest::{Body, Caller};
 pub use service::Service;
 pub use store::{History, StoreError};
@@ -98,9 +105,11 @@ impl Engine {
                 (Store::on_disk(dir, clock, history)?, Access::kept_in(dir)?)
             }
         };
-        let core = core::Core::new(store, clock, access.token.clone());
+        let core = core::Core::new(store, clock, &access);
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        keep::start(&engine.core);
         Ok(engine)
     }
 
@@ -112,6 +121,12 @@ impl Engine {
     /// Gives a client that reaches the engine without a socket.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
+    }
+
+    /// Lets a service answer for a group and version: it gets every request below `/apis/GROUP/VERSION`, discovery
+    /// included, with the [`Caller`] among the request's extensions.
+    pub fn delegate(&self, group: &str, version: &str, service: Delegate) {
+        self.core.delegates.add(group, version, service);
     }
 
     /// Listens on an address, with TLS and the token. Port 0 takes a free one.

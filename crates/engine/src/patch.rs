@@ -60,7 +60,7 @@ fn go_type(value: &serde_json::Value) -> &'static str {
 }
 
 /// Prints a value as Go's `%v` does.
-fn go_value(value: &serde_json::Value) -> String {
+pub(crate) fn go_value(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {
         Value::Null => "<nil>".into(),

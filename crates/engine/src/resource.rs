@@ -8,6 +8,7 @@ mod builtin;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
+use crate::crd::Custom;
 use crate::schema::{Shape, Types};
 use crate::table::Columns;
 
@@ -49,6 +50,8 @@ pub(crate) struct Resource {
     pub(crate) columns: Columns,
     /// The fields of a custom kind that can be selected by, as dotted paths without a leading dot.
     pub(crate) selectable: Vec<String>,
+    /// What the write path knows of a custom kind.
+    pub(crate) custom: Option<Arc<Custom>>,
     /// The JSON that opens an object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) opening: String,
 }
@@ -219,6 +222,14 @@ impl Served {
     pub(crate) fn add(&mut self, resource: Resource) {
         let at = (resource.group.clone(), resource.version.clone());
         self.0.entry(at).or_default().insert(resource.plural.clone(), Arc::new(resource));
+    }
+
+    /// Takes away every resource that a CustomResourceDefinition made.
+    pub(crate) fn remove_custom(&mut self) {
+        for resources in self.0.values_mut() {
+            resources.retain(|_, r| r.origin == Origin::BuiltIn);
+        }
+        self.0.retain(|_, resources| !resources.is_empty());
     }
 
     /// Takes away every version of a resource.

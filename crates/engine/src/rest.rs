@@ -9,9 +9,11 @@ mod create;
 mod decode;
 mod delete;
 mod form;
+pub(crate) mod internal;
 mod list;
-mod meta;
+pub(crate) mod meta;
 mod owner;
+mod patch;
 mod pods;
 mod query;
 mod read;
@@ -33,6 +35,7 @@ pub use form::Body;
 pub(crate) use form::{Reply, refusal};
 
 use crate::core::Core;
+use crate::delegate;
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, WriteError};
@@ -73,6 +76,8 @@ pub(crate) struct Call {
     pub(crate) include: Include,
     pub(crate) caller: Caller,
     pub(crate) is_patch: bool,
+    /// Whether the engine itself asks, which may change everything.
+    pub(crate) is_internal: bool,
     /// What the client should know although its request is carried out.
     pub(crate) warnings: Mutex<Vec<String>>,
 }
@@ -97,8 +102,14 @@ async fn dispatch(
     caller: Caller,
 ) -> Answer<Reply> {
     let path = parts.uri.path();
+    if let Some(delegate) = core.delegates.of_path(path) {
+        let passed = delegate::pass_on(delegate, parts, body, caller).await;
+        return passed.map_err(|err| {
+            Status::new(503, "ServiceUnavailable", format!("error trying to reach service: {err}"))
+        });
+    }
     let Some(address) = Address::parse(path) else {
-        return system::answer(core, &parts);
+        return system::answer(core, &parts).await;
     };
     let served = core.registry.served();
     if !served.has(&address.group, &address.version) {
@@ -121,19 +132,21 @@ async fn dispatch(
         query.set("watch", "true");
     }
     let include = Include::parse(query.get("includeObject").unwrap_or_default());
+    let (headers, body) = form::as_json(parts.headers, body)?;
     let call = Call {
         include: include.map_err(Status::bad_request)?,
         core: Arc::clone(core),
-        form: Form::accepted(&parts.headers)?,
+        form: Form::accepted(&headers)?,
         resource,
         namespace: address.namespace,
         name: address.name,
         subresource,
         query,
-        headers: parts.headers,
+        headers,
         body,
         caller,
         is_patch: parts.method == Method::PATCH,
+        is_internal: false,
         warnings: Mutex::default(),
     };
     let reply = route(&call, &parts.method).await;
@@ -166,7 +179,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
         (&Method::PUT, Some(Sub::Scale), true) => scale::update(call).await,
         (&Method::PATCH, Some(Sub::Scale), true) => scale::patch(call).await,
         (&Method::PUT, sub, true) if allows(sub, "update") => update::put(call).await,
-        (&Method::PATCH, sub, true) if allows(sub, "patch") => update::patch(call).await,
+        (&Method::PATCH, sub, true) if allows(sub, "patch") => patch::answer(call).await,
         (&Method::DELETE, None, true) => delete::one(call).await,
         (&Method::DELETE, None, false) if call.resource.verbs.contains(&"deletecollection") => {
             delete::collection(call).await

@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+pub(crate) use structural::{OrBool, Structural};
+
 /// The shapes of many kinds.
 #[derive(Debug, Default)]
 pub struct Types {
@@ -58,6 +60,8 @@ struct Attributes {
     go: &'static str,
     /// The embedded Go structs that the field comes through, as decoding errors name them.
     through: &'static str,
+    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    number: &'static str,
     format: Text,
     is_required: bool,
     omit_empty: bool,
@@ -139,6 +143,15 @@ impl Types {
     /// Finds a type by its published name, such as `io.k8s.api.core.v1.Pod`.
     pub fn named(&self, name: &str) -> Option<Shape<'_>> {
         self.names.get(name).map(|id| self.at(*id))
+    }
+
+    /// The groups, versions and kinds that a named type is served as.
+    pub(crate) fn kinds_of(&self, name: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+        let id = self.names.get(name).copied();
+        self.kinds.iter().filter(move |(_, kind)| Some(**kind) == id).filter_map(|(gvk, _)| {
+            let mut parts = gvk.split('/');
+            Some((parts.next()?, parts.next()?, parts.next()?))
+        })
     }
 
     /// Goes through the named types, in the order of their names.
@@ -236,6 +249,21 @@ impl<'a> Shape<'a> {
         self.attribute(|a| a.map_type)
     }
 
+    /// How a list is declared to merge at this very place, not by its type.
+    pub(crate) fn own_list_type(self) -> Option<ListType> {
+        self.node.attributes.list_type
+    }
+
+    /// How a map is declared to merge at this very place, not by its type.
+    pub(crate) fn own_map_type(self) -> Option<MapType> {
+        self.node.attributes.map_type
+    }
+
+    /// The name of the type that this place refers to, if it does not describe its content itself.
+    pub(crate) fn reference(self) -> Option<&'static str> {
+        Some(self.name()).filter(|name| !name.is_empty())
+    }
+
     /// Whether what is here is one value to server-side apply.
     pub fn is_atomic(self) -> bool {
         match self.what() {
@@ -279,7 +307,12 @@ impl<'a> Shape<'a> {
         self.node.attributes.go
     }
 
-    /// The embedded Go structs that the field comes through, as decoding errors give them.
+    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    pub(crate) fn number(self) -> &'static str {
+        self.node.attributes.number
+    }
+
+    /// The embedded Go structs that the field comes through, as decoding errors name them.
     pub(crate) fn through(self) -> &'static str {
         self.node.attributes.through
     }

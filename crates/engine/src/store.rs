@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, mpsc};
 use std::time::Duration;
 
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use object::{Body, Object};
@@ -94,6 +95,7 @@ pub(crate) struct Store {
 struct Shared {
     state: RwLock<State>,
     signals: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
+    feeds: Mutex<Vec<UnboundedSender<Arc<Change>>>>,
     clock: Clock,
     history: History,
 }
@@ -171,6 +173,27 @@ impl Store {
         signal.subscribe()
     }
 
+    /// Gives every change of every collection from now on, in order. Who asks for it keeps up with it.
+    pub(crate) fn feed(&self) -> UnboundedReceiver<Arc<Change>> {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        self.shared.feeds.lock().expect("no one panics while holding it").push(sender);
+        receiver
+    }
+
+    /// Shows every object.
+    pub(crate) fn each(&self, see: impl FnMut(&Arc<str>, &Arc<str>, &Object)) {
+        self.shared.read().each(see);
+    }
+
+    /// Shows every object of a collection.
+    pub(crate) fn each_of(&self, collection: &str, mut see: impl FnMut(&Arc<str>, &Object)) {
+        let page = self.list(collection, "", None, usize::MAX, None);
+        page.map(|page| page.items)
+            .unwrap_or_default()
+            .iter()
+            .for_each(|(key, object)| see(key, object));
+    }
+
     /// Makes a change, and waits until it is safe. Gives the object as it is after it, or as it last was.
     pub(crate) async fn write(&self, write: Write) -> Result<Object, WriteError> {
         match &self.writer {
@@ -212,7 +235,7 @@ impl Drop for Store {
 impl Shared {
     fn new(state: State, clock: Clock, history: History) -> Arc<Self> {
         let state = RwLock::new(state);
-        Arc::new(Self { state, signals: Mutex::default(), clock, history })
+        Arc::new(Self { state, signals: Mutex::default(), feeds: Mutex::default(), clock, history })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -253,6 +276,7 @@ impl Shared {
     /// Makes changes visible and wakes who waits for them.
     fn show(&self, changes: Vec<Arc<Change>>) {
         let mut reached: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        let for_feeds = changes.clone();
         let now = self.clock.now().as_millisecond();
         let forgotten = {
             let mut state = self.state.write().expect("no one panics while holding it");
@@ -264,6 +288,10 @@ impl Shared {
         };
         // What was forgotten is freed after the lock is.
         drop(forgotten);
+        self.feeds
+            .lock()
+            .expect("no one panics while holding it")
+            .retain(|feed| for_feeds.iter().all(|change| feed.send(Arc::clone(change)).is_ok()));
         let signals = self.signals.lock().expect("no one panics while holding it");
         for (collection, version) in reached {
             if let Some(signal) = signals.get(&collection) {

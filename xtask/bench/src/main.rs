@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
 
 mod decide_fleet;
+mod decide_metrics;
 mod decide_nodes;
 mod report;
 
@@ -25,6 +26,8 @@ struct Args {
 enum Bench {
     /// Sizes of fleets and choices of game servers
     DecideFleet,
+    /// Sizes by checks
+    DecideMetrics,
     /// Nodes to add and to remove
     DecideNodes {
         /// Measure only this case, in this process
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
         Bench::DecideFleet => decide_fleet::run(),
+        Bench::DecideMetrics => decide_metrics::run(),
         Bench::DecideNodes { case } => match decide_nodes::run(case)? {
             Some(report) => report,
             None => return Ok(()),

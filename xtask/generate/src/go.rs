@@ -19,6 +19,8 @@ pub(crate) struct Field {
     pub through: Vec<String>,
     pub omit_empty: bool,
     pub omit_zero: bool,
+    /// The field's number in protobuf, after the numbers of the embedded structs; absent where it has none.
+    pub number: Option<String>,
 }
 
 /// What was found in the sources, by OpenAPI name of the type.
@@ -31,7 +33,8 @@ pub(crate) struct GoTypes {
 #[derive(Debug, Default)]
 struct Struct {
     fields: BTreeMap<String, Field>,
-    inlined: Vec<String>,
+    /// The embedded structs, with their numbers in protobuf.
+    inlined: Vec<(String, Option<String>)>,
 }
 
 impl GoTypes {
@@ -39,15 +42,19 @@ impl GoTypes {
     pub(crate) fn field(&self, type_name: &str, field: &str) -> Option<Field> {
         let found = self.structs.get(type_name)?;
         found.fields.get(field).cloned().or_else(|| {
-            let inlined = |name: &String| match name.rsplit('.').next() {
+            let inlined = |(name, number): &(String, Option<String>)| match name.rsplit('.').next()
+            {
                 Some("TypeMeta") => matches!(field, "kind" | "apiVersion").then(|| Field {
                     go: "string".into(),
                     through: Vec::new(),
                     omit_empty: true,
                     omit_zero: false,
+                    number: None,
                 }),
                 local => self.field(name, field).map(|mut found| {
                     found.through.insert(0, local.unwrap_or_default().to_owned());
+                    let path = number.as_ref().zip(found.number.as_ref());
+                    found.number = path.map(|(outer, inner)| format!("{outer}.{inner}"));
                     found
                 }),
             };
@@ -91,6 +98,7 @@ fn visit(folder: &Path, prefix: &str, types: &mut GoTypes) -> anyhow::Result<()>
 
 fn parse(source: &str, prefix: &str, types: &mut GoTypes) {
     let field = pattern(r#"^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(?:\S+ )*?json:"([^"]*)""#);
+    let number = pattern(r#"protobuf:"\w+,(\d+)"#);
     let constant = pattern(r#"^\s+(?:\w+)\s+(\w+)\s*=\s*"([^"]*)""#);
     let named = pattern(r"^type (\w+) string");
     let package = prefix.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
@@ -102,7 +110,9 @@ fn parse(source: &str, prefix: &str, types: &mut GoTypes) {
                 open = None;
             } else if let Some(found) = field.captures(line) {
                 let add = types.structs.entry(name.clone()).or_default();
-                add_field(add, prefix, package, found.get(1).is_some(), &found[2], &found[3]);
+                let number = number.captures(line).map(|n| n[1].to_owned());
+                let is_named = found.get(1).is_some();
+                add_field(add, prefix, package, is_named, &found[2], &found[3], number);
             }
             continue;
         }
@@ -138,16 +148,25 @@ fn settle_enums(types: &mut GoTypes) {
     }
 }
 
-fn add_field(to: &mut Struct, prefix: &str, package: &str, is_named: bool, go: &str, tag: &str) {
+fn add_field(
+    to: &mut Struct,
+    prefix: &str,
+    package: &str,
+    is_named: bool,
+    go: &str,
+    tag: &str,
+    number: Option<String>,
+) {
     let mut parts = tag.split(',');
     let name = parts.next().unwrap_or_default();
     let options: Vec<&str> = parts.collect();
     if name.is_empty() && (!is_named || options.contains(&"inline")) {
         let embedded = go.trim_start_matches('*');
-        to.inlined.push(match embedded.split_once('.') {
+        let embedded = match embedded.split_once('.') {
             Some((_, foreign)) => foreign.to_owned(),
             None => format!("{prefix}{embedded}"),
-        });
+        };
+        to.inlined.push((embedded, number));
         return;
     }
     let field = Field {
@@ -155,6 +174,7 @@ fn add_field(to: &mut Struct, prefix: &str, package: &str, is_named: bool, go: &
         through: Vec::new(),
         omit_empty: options.contains(&"omitempty"),
         omit_zero: options.contains(&"omitzero"),
+        number,
     };
     to.fields.insert(name.to_owned(), field);
 }

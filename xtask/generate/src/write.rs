@@ -114,6 +114,9 @@ fn go_attributes(
     if !found.through.is_empty() {
         write!(out, "\tin={}", found.through.join("."))?;
     }
+    if let Some(number) = &found.number {
+        write!(out, "\tpb={number}")?;
+    }
     if found.omit_empty {
         out.push_str("\toe");
     }

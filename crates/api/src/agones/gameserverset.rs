@@ -14,7 +14,7 @@ use super::{
     AggregateCount, AllocationOverflow, GameServerTemplate, PlayerAggregate, Priority, Scheduling,
     dialect, gameserver, priority,
 };
-use crate::schema::Schema;
+use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit, labels};
 
 /// How many game servers of one template there should be.
@@ -95,7 +95,7 @@ pub(crate) static KIND: Kind = Kind {
     kind: "GameServerSet",
     plural: "gameserversets",
     scope: Scope::Namespaced,
-    crd: Some(crd),
+    crd: Some(published),
     admit: settle,
 };
 
@@ -103,6 +103,13 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     GameServerSet::crd()
+}
+
+/// Makes the CRD that clients see.
+fn published() -> CustomResourceDefinition {
+    let mut crd = crd();
+    words::for_game_servers(&mut crd, &["spec", "template", "spec"]);
+    crd
 }
 
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {

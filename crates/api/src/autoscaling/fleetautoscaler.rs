@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Policy, dialect, validation};
-use crate::schema::Schema;
+use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit};
 
 /// Which fleet to size, and how.
@@ -64,7 +64,7 @@ pub enum SyncType {
 }
 
 /// After so many seconds at the latest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FixedInterval {
     /// The longest time between two looks, in seconds: 30 unless given. A change of the fleet is looked at at once.
     #[serde(default = "half_a_minute")]
@@ -97,7 +97,7 @@ pub(crate) static KIND: Kind = Kind {
     kind: "FleetAutoscaler",
     plural: "fleetautoscalers",
     scope: Scope::Namespaced,
-    crd: Some(crd),
+    crd: Some(published),
     admit: settle,
 };
 
@@ -107,8 +107,21 @@ fn crd() -> CustomResourceDefinition {
     FleetAutoscaler::crd()
 }
 
+impl Default for FixedInterval {
+    fn default() -> Self {
+        Self { seconds: half_a_minute() }
+    }
+}
+
 fn half_a_minute() -> i32 {
     30
+}
+
+/// Makes the CRD that clients see.
+fn published() -> CustomResourceDefinition {
+    let mut crd = crd();
+    words::for_autoscalers(&mut crd);
+    crd
 }
 
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {

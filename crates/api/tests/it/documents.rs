@@ -71,3 +71,43 @@ fn documents_of_the_first_design_are_taken_as_written() {
         assert_eq!(value.pointer(pointer), Some(&wanted), "{pointer}");
     }
 }
+
+#[test]
+fn the_crds_have_a_place_for_every_field_of_the_documents() {
+    for text in [
+        include_str!("documents/fleetautoscaler-specification.yaml"),
+        include_str!("documents/counts-and-lists-design.yaml"),
+    ] {
+        for value in serde_saphyr::from_multiple::<Value>(text).unwrap() {
+            let kind = find(None, value["kind"].as_str().unwrap()).unwrap();
+            let Some(crd) = kind.crd else { continue };
+            let crd = serde_json::to_value(crd()).unwrap();
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let spec = &schema["properties"]["spec"];
+            assert_eq!(unknown(&value["spec"], spec, "spec"), None, "{}", kind.kind);
+        }
+    }
+}
+
+/// Finds a field that the schema does not have.
+fn unknown(value: &Value, schema: &Value, path: &str) -> Option<String> {
+    if schema["x-kubernetes-preserve-unknown-fields"] == true {
+        return None;
+    }
+    match value {
+        Value::Object(map) => map.iter().find_map(|(name, value)| {
+            let path = format!("{path}.{name}");
+            let own = schema["properties"].get(name);
+            match own.or_else(|| schema.get("additionalProperties")) {
+                Some(schema) => unknown(value, schema, &path),
+                None => Some(path),
+            }
+        }),
+        Value::Array(items) => items.iter().find_map(|item| unknown(item, &schema["items"], path)),
+        Value::String(_) if schema["enum"].is_array() => {
+            let is_known = schema["enum"].as_array().unwrap().contains(value);
+            (!is_known).then(|| path.to_owned())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}

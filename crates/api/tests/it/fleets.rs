@@ -90,7 +90,7 @@ fn a_game_servers_first_state_depends_on_its_ports_unless_one_is_given() {
         (server(json!({"ports": [{"portPolicy": "Passthrough"}]})), "PortAllocation"),
         (server(json!({"ports": static_port})), "Creating"),
         (server(json!({"ports": null})), "Creating"),
-        (ready, "Ready"),
+        (ready, "Ready"), // B14
     ] {
         assert_eq!(admit(value, None).unwrap()["status"]["state"], state);
     }

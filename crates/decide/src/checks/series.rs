@@ -58,22 +58,32 @@ impl Series {
     /// Gives the values that a window shows at `now`, oldest first.
     pub fn seen(&self, window: Window, now: Timestamp) -> &[f64] {
         let end = before(now, window.offset);
-        let until = self.at.partition_point(|at| *at <= end);
-        let from = match window.length {
-            None => until.saturating_sub(1),
-            Some(length) => {
-                let start = before(end, length);
-                self.at.partition_point(|at| *at < start).min(until)
+        match window.length {
+            Some(length) => self.between(before(end, length), end),
+            None => {
+                let until = self.until(end);
+                &self.values[until.saturating_sub(1)..until]
             }
-        };
-        &self.values[from..until]
+        }
     }
 
     /// Gives the values since `since`, up to and with `now`.
     pub fn between(&self, since: Timestamp, now: Timestamp) -> &[f64] {
-        let until = self.at.partition_point(|at| *at <= now);
-        let from = self.at.partition_point(|at| *at < since).min(until);
-        &self.values[from..until]
+        let until = self.until(now);
+        // A source mostly answers with the window alone, and then there is nothing to search.
+        let from = match self.at.first() {
+            Some(first) if *first >= since => 0,
+            Some(_) | None => self.at.partition_point(|at| *at < since),
+        };
+        &self.values[from.min(until)..until]
+    }
+
+    /// Counts the points that are not after `end`.
+    fn until(&self, end: Timestamp) -> usize {
+        match self.at.last() {
+            Some(last) if *last <= end => self.at.len(),
+            Some(_) | None => self.at.partition_point(|at| *at <= end),
+        }
     }
 
     /// The moment of the first point.
@@ -83,7 +93,7 @@ impl Series {
 
     /// The moment of the newest point that is not after `now`.
     pub fn newest_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.at[..self.at.partition_point(|at| *at <= now)].last().copied()
+        self.at[..self.until(now)].last().copied()
     }
 
     /// The usual distance of two points.

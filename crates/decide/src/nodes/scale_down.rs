@@ -17,10 +17,10 @@ use super::{NodeId, PodId, ScaleUp, Settings, Snapshot, Status, Turn};
 
 pub use keep::Keep;
 use look::Look;
-use simulate::Found;
+use simulate::{Found, Outcome};
 
 /// What to do about nodes that nobody needs. All lists are sorted by the node's name, but for `delete`, which is in the
-/// order in which the nodes were chosen.
+/// order in which to carry it out.
 #[derive(Clone, Debug, Default)]
 pub struct ScaleDown {
     /// Nodes with little use whose pods have another place, with the moment since when.
@@ -83,11 +83,14 @@ fn plan(snapshot: &mut Snapshot<'_>, given: Given<'_>) -> ScaleDown {
         return look.all_kept();
     }
     let start = snapshot.mark();
-    let (found, mut kept) = simulate::run(&look, snapshot);
+    let Outcome { found, mut kept, moves_twice } = simulate::run(&look, snapshot);
     let mut chosen = select::run(&look, &found, &mut kept);
-    if chosen.len() < found.len() {
+    if chosen.len() < found.len() || moves_twice {
         snapshot.undo_to(start);
         confirm::run(&look, snapshot, &found, &mut chosen, &mut kept);
+    } else {
+        // The order in which they were emptied is one that works.
+        chosen.sort_unstable();
     }
     look.report(snapshot, &found, &chosen, kept)
 }

@@ -3,3 +3,4 @@
 mod allocation;
 mod fleet;
 mod nodes;
+mod scale_down;

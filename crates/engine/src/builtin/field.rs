@@ -88,6 +88,14 @@ impl FieldError {
     }
 }
 
+/// What our own kinds find wrong says in one sentence what was expected.
+impl From<api::Problem> for FieldError {
+    fn from(problem: api::Problem) -> Self {
+        let api::Problem { path, message } = problem;
+        Self { mistake: Mistake::Invalid, field: path, value: String::new(), detail: message }
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())

@@ -6,7 +6,7 @@ use super::typing::{Atom, atom, entry};
 use crate::schema::Shape;
 use serde_json::Value;
 
-/// Removes the fields in `doomed`; a list or map that loses its last entry goes with it.
+/// Removes the fields in `doomed`. A list or map that loses its last entry is null, for its owner may still want it.
 pub(crate) fn remove(object: &mut Value, doomed: &Set, shape: Option<Shape<'_>>) {
     if doomed.is_empty() {
         return;
@@ -18,7 +18,8 @@ pub(crate) fn remove(object: &mut Value, doomed: &Set, shape: Option<Shape<'_>>)
                 return false;
             }
             remove(member, &node.children, entry(shape, name).0);
-            !is_hollow(member)
+            hollow_out(member);
+            true
         }),
         (Atom::List(list), Value::Array(items)) => items.retain_mut(|item| {
             let Some(node) =
@@ -36,11 +37,33 @@ pub(crate) fn remove(object: &mut Value, doomed: &Set, shape: Option<Shape<'_>>)
     }
 }
 
-fn is_hollow(value: &Value) -> bool {
-    match value {
+fn hollow_out(value: &mut Value) {
+    let is_hollow = match value {
         Value::Object(members) => members.is_empty(),
         Value::Array(items) => items.is_empty(),
-        other => other.is_null(),
+        _ => false,
+    };
+    if is_hollow {
+        *value = Value::Null;
+    }
+}
+
+/// Drops what [`remove`] left null, which is where the whole object is not.
+pub(crate) fn drop_hollow(object: &mut Value, whole: &Value) {
+    match object {
+        Value::Object(members) => members.retain(|name, member| {
+            let before = whole.get(name).unwrap_or(&Value::Null);
+            drop_hollow(member, before);
+            !member.is_null() || before.is_null()
+        }),
+        // Items have no null to drop and may have moved: they are looked at as they are.
+        Value::Array(items) => {
+            for item in items {
+                let before = item.clone();
+                drop_hollow(item, &before);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -56,6 +79,9 @@ mod tests {
         let doomed = json!({"f:metadata": {"f:labels": {"f:a": {}}},
             "f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {"f:image": {}}, "k:{\"name\":\"b\"}": {".": {}, "f:name": {}}}}});
         remove(&mut pod, &Set::decode(&doomed).unwrap(), Types::builtin().kind("", "v1", "Pod"));
-        assert_eq!(pod, json!({"spec": {"hostname": "h", "containers": [{"name": "a"}]}}));
+        assert_eq!(
+            pod,
+            json!({"metadata": {"labels": null}, "spec": {"hostname": "h", "containers": [{"name": "a"}]}})
+        );
     }
 }

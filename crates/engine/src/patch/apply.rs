@@ -9,7 +9,7 @@ mod check;
 use crate::fields::collect::{collect, with_named_fields};
 use crate::fields::managers::{Entry, Managers, Operation, Owner, clear};
 use crate::fields::merge::merge;
-use crate::fields::remove::remove;
+use crate::fields::remove::{drop_hollow, remove};
 use crate::fields::{Set, Versions, Write, element, note_update, zero};
 use crate::schema::Shape;
 use serde_json::Value;
@@ -137,8 +137,9 @@ fn attempt(
     let previous = managers.get(&owner).cloned();
     let time = previous.as_ref().and_then(|entry| entry.time.clone());
     managers.insert(owner.clone(), Entry { api_version: write.api_version.to_owned(), time, set });
-    let new = prune(merged, &managers, previous.as_ref(), write);
+    let mut new = prune(&merged, &managers, previous.as_ref(), write);
     settle_ownership(live, &new, &mut managers, &owner, write, force)?;
+    drop_hollow(&mut new, &merged);
     managers.retain(|other, entry| {
         if *other == owner {
             entry.set.strip_metadata();
@@ -148,7 +149,6 @@ fn attempt(
     if without_managers(live) != without_managers(&new) {
         managers.touch(&owner, write.now);
     }
-    let mut new = new;
     managers.encode(&mut new);
     Ok(new)
 }
@@ -189,11 +189,16 @@ fn settle_ownership(
 }
 
 /// Removes what the manager applied before and does not now, unless somebody else owns it.
-fn prune(merged: Value, managers: &Managers, previous: Option<&Entry>, write: &Write<'_>) -> Value {
+fn prune(
+    merged: &Value,
+    managers: &Managers,
+    previous: Option<&Entry>,
+    write: &Write<'_>,
+) -> Value {
     let Some(previous) = previous.filter(|previous| !previous.set.is_empty()) else {
-        return merged;
+        return merged.clone();
     };
-    let Some(shape) = (write.shape)(&previous.api_version) else { return merged };
+    let Some(shape) = (write.shape)(&previous.api_version) else { return merged.clone() };
     let shape = Some(shape);
     let last = with_named_fields(&previous.set, shape);
     let mut pruned = merged.clone();
@@ -206,7 +211,7 @@ fn prune(merged: Value, managers: &Managers, previous: Option<&Entry>, write: &W
     for (version, owned) in owned {
         let Some(shape) = (write.shape)(version) else { continue };
         let shape = Some(shape);
-        let all = with_named_fields(&collect(&merged, shape), shape);
+        let all = with_named_fields(&collect(merged, shape), shape);
         let kept = with_named_fields(&collect(&pruned, shape), shape)
             .union(&with_named_fields(&owned, shape));
         pruned = merged.clone();
@@ -214,8 +219,8 @@ fn prune(merged: Value, managers: &Managers, previous: Option<&Entry>, write: &W
     }
     // Only what the manager itself applied may go; the rest was taken with it and comes back.
     let kept = with_named_fields(&collect(&pruned, shape), shape);
-    let all = with_named_fields(&collect(&merged, shape), shape);
-    let mut result = merged;
+    let all = with_named_fields(&collect(merged, shape), shape);
+    let mut result = merged.clone();
     remove(&mut result, &all.difference(&kept).intersection(&last), shape);
     result
 }
@@ -241,7 +246,7 @@ fn renew_last_applied(mut object: Value, applied: &Value, write: &Write<'_>) -> 
     let annotation = &object["metadata"]["annotations"][LAST_APPLIED];
     if write.manager == "kubectl" && annotation.as_str().is_some_and(|text| !text.is_empty()) {
         let mut applied = applied.clone();
-        if let Some(annotations) = applied["metadata"]["annotations"].as_object_mut() {
+        if let Some(Value::Object(annotations)) = applied.pointer_mut("/metadata/annotations") {
             annotations.remove(LAST_APPLIED);
         }
         object["metadata"]["annotations"][LAST_APPLIED] = Value::from(format!("{applied}\n"));

@@ -57,6 +57,7 @@ impl Row {
             types: None,
             columns: Columns::BuiltIn { group: group.to_owned(), kind: self.kind.to_owned() },
             selectable: Vec::new(),
+            custom: None,
             opening: opening(self.api_version, self.kind),
         }
     }

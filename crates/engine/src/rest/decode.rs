@@ -31,21 +31,57 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
         "" | "application/json" => {
             let said: Said = said(call, &call.body)?;
             said.check(call)?;
-            let decoded = decode::json(&call.body, call.resource.shape());
+            let decoded = match &call.resource.custom {
+                None => decode::json(&call.body, call.resource.shape()),
+                Some(_) => {
+                    decode::json(&call.body, None).and_then(|d| settle(call, d.value, d.strict))
+                }
+            };
             finish(call, decoded)
         }
         "application/yaml" => {
             let document = form::yaml(&call.body)?;
             Said::of(&document).check(call)?;
-            finish(call, decode::value(&document, call.resource.shape()))
+            finish(call, of_value(call, &document))
         }
         _ => Err(form::unknown_format("application/json, application/yaml")),
     }
 }
 
-/// Brings an object that a patch made into the form that it would have been read in.
-pub(super) fn patched(call: &Call, document: &Value) -> Answer<Value> {
-    finish(call, decode::value(document, call.resource.shape()))
+/// Brings an object that a patch made into the form that it would have been read in, or says why it cannot be.
+///
+/// What strict validation found wrong with the patch itself counts as if it were wrong with the outcome.
+pub(super) fn outcome(
+    call: &Call,
+    document: &Value,
+    strict: &[String],
+) -> Answer<Result<Value, String>> {
+    let decoded = match of_value(call, document) {
+        Ok(decoded) => decoded,
+        Err(err) => return Ok(Err(err.to_string())),
+    };
+    let problems = strict.iter().cloned().chain(decoded.strict).collect();
+    if let Err(why) = heed(call, problems)? {
+        return Ok(Err(why));
+    }
+    Ok(Ok(as_served(call, decoded.value)))
+}
+
+fn of_value(call: &Call, document: &Value) -> Result<Decoded, Error> {
+    match &call.resource.custom {
+        None => decode::value(document, call.resource.shape()),
+        Some(_) => settle(call, document.clone(), Vec::new()),
+    }
+}
+
+/// Brings a custom resource into the form of its version.
+fn settle(call: &Call, document: Value, mut strict: Vec<String>) -> Result<Decoded, Error> {
+    let Some(custom) = &call.resource.custom else {
+        return Ok(Decoded { value: document, strict });
+    };
+    let settled = custom.settle(document)?;
+    strict.extend(settled.strict);
+    Ok(Decoded { value: settled.value, strict })
 }
 
 fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {
@@ -55,19 +91,30 @@ fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {
             "{kind} in version {version} cannot be handled as a {kind}: {why}"
         ))
     };
-    let Decoded { mut value, strict } = decoded.map_err(|err| cannot(&err.to_string()))?;
-    if !strict.is_empty() {
-        match strictness(call)? {
-            Strictness::Ignore => {}
-            Strictness::Warn => call.warn(strict),
-            Strictness::Strict => {
-                return Err(cannot(&format!("strict decoding error: {}", strict.join(", "))));
-            }
-        }
-    }
+    let Decoded { value, strict } = decoded.map_err(|err| cannot(&err.to_string()))?;
+    heed(call, strict)?.map_err(|why| cannot(&why))?;
+    Ok(as_served(call, value))
+}
+
+fn as_served(call: &Call, mut value: Value) -> Value {
     value["apiVersion"] = call.resource.api_version().into();
     value["kind"] = call.resource.kind.as_str().into();
-    Ok(value)
+    value
+}
+
+/// Drops, mentions or refuses what strict decoding found, as the client asked.
+fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
+    if strict.is_empty() {
+        return Ok(Ok(()));
+    }
+    match strictness(call)? {
+        Strictness::Ignore => {}
+        Strictness::Warn => call.warn(strict),
+        Strictness::Strict => {
+            return Ok(Err(format!("strict decoding error: {}", strict.join(", "))));
+        }
+    }
+    Ok(Ok(()))
 }
 
 fn strictness(call: &Call) -> Answer<Strictness> {

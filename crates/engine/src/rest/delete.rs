@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::select::Selection;
 use super::{Call, Reply, form, list, meta, refused, strategy, update};
+use crate::crd::FINALIZER;
 use crate::resource::Resource;
 use crate::status::{Answer, Status};
 use crate::store::{Object, Write, WriteError};
@@ -132,7 +133,11 @@ impl Options {
 
     /// Gives the finalizers that an object has once this deletion is under way.
     fn finalizers(&self, resource: &Resource, object: &Value) -> Vec<String> {
-        let before = meta::finalizers(object);
+        let mut before = meta::finalizers(object);
+        let is_definition = resource.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        if is_definition && !meta::is_deleting(object) && !before.iter().any(|f| f == FINALIZER) {
+            before.push(FINALIZER.to_owned());
+        }
         if resource.plural == "events" {
             return before;
         }

@@ -6,6 +6,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
+use crate::protobuf;
 use crate::status::{Answer, Status};
 
 /// The body of an answer: all at once, or a stream of events.
@@ -110,6 +111,18 @@ pub(crate) fn refusal(status: &Status) -> Reply {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// Turns a body in protobuf into the JSON that it stands for; any other stays as it is.
+pub(crate) fn as_json(mut headers: HeaderMap, body: Bytes) -> Answer<(HeaderMap, Bytes)> {
+    let is_protobuf =
+        |v: &http::HeaderValue| v.as_bytes().starts_with(protobuf::MEDIA_TYPE.as_bytes());
+    if body.is_empty() || !headers.get(header::CONTENT_TYPE).is_some_and(is_protobuf) {
+        return Ok((headers, body));
+    }
+    let object = protobuf::read(&body).map_err(Status::bad_request)?;
+    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    Ok((headers, Bytes::from(object.to_string())))
 }
 
 /// Reads the object that a client sent, or refuses its form.

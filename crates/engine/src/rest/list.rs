@@ -249,10 +249,12 @@ pub(super) fn invalid_options(kind: &str, wrong: &[(&str, String)]) -> Answer<()
         Status::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {said}"));
     status.details = Some(crate::status::details("", "meta.k8s.io", kind));
     for (path, why) in wrong {
-        let reason = if why.starts_with("Forbidden") {
-            "FieldValueForbidden"
-        } else {
-            "FieldValueNotSupported"
+        let reason = match why.split(':').next().unwrap_or_default() {
+            "Forbidden" => "FieldValueForbidden",
+            "Required value" => "FieldValueRequired",
+            "Too long" => "FieldValueTooLong",
+            "Invalid value" => "FieldValueInvalid",
+            _ => "FieldValueNotSupported",
         };
         status = status.cause(json!({"reason": reason, "message": why, "field": path}));
     }

@@ -1,14 +1,10 @@
 //! What can be done with a pod besides writing it: binding it to a node, and evicting it.
 
-use std::sync::{Arc, Mutex};
-
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
 use super::delete::{self, Options, Outcome};
 use super::{Call, Reply, decode, form, meta, update};
-use crate::resource::Subresource;
 use crate::selector::Labels;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Write, WriteError};
@@ -92,21 +88,8 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
 fn on_pod(call: &Call, name: &str) -> Answer<Call> {
     let served = call.core.registry.served();
     let pods = served.find("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
-    Ok(Call {
-        core: Arc::clone(&call.core),
-        resource: Arc::clone(pods),
-        namespace: call.namespace.clone(),
-        name: Some(name.to_owned()),
-        subresource: Some(Subresource::Binding),
-        query: call.query.clone(),
-        headers: call.headers.clone(),
-        body: Bytes::new(),
-        form: call.form,
-        include: call.include,
-        caller: call.caller.clone(),
-        is_patch: false,
-        warnings: Mutex::default(),
-    })
+    let query = call.query.clone();
+    Ok(Call { query, ..Call::internal(&call.core, pods, call.namespace.as_deref(), Some(name)) })
 }
 
 /// Sets a condition of the status, in place of one of the same type.

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, create, form, meta, update};
+use super::{Call, Reply, create, form, meta, patch, update};
+use crate::crd::Scale;
 use crate::status::{Answer, Status};
 
 /// Answers with the scale of an object.
 pub(super) fn read(call: &Call) -> Answer<Reply> {
     let object = call.value(&call.find()?);
-    Ok(call.form.reply(200, &of(&object)))
+    Ok(call.form.reply(200, &of(call, &object)))
 }
 
 /// Replaces the scale of an object.
@@ -26,20 +27,20 @@ pub(super) async fn update(call: &Call) -> Answer<Reply> {
 
 /// Patches the scale of an object.
 pub(super) async fn patch(call: &Call) -> Answer<Reply> {
-    set(call, |scale| update::patched(call, scale)).await
+    set(call, |scale| patch::scaled(call, scale)).await
 }
 
 async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
     let changed = update::change(call, false, create::Owners::ToBeNoted, |old| {
         let mut object = old.cloned().unwrap_or_default();
-        let scale = make(of(&object))?;
+        let scale = make(of(call, &object))?;
         let wanted = scale["spec"].get("replicas").cloned().unwrap_or_else(|| 0.into());
         check(call, &wanted)?;
         for field in ["resourceVersion", "uid"] {
             let said = meta::text(&scale, field);
             meta::set(&mut object, field, (!said.is_empty()).then(|| said.into()));
         }
-        object["spec"]["replicas"] = wanted;
+        *place(&mut object, &paths(call).replicas) = wanted;
         Ok(object)
     })
     .await?;
@@ -47,7 +48,7 @@ async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply
         create::Written::Stored(object) => call.value(object),
         create::Written::WouldBe(value) => value.clone(),
     };
-    Ok(call.form.reply(200, &of(&object)))
+    Ok(call.form.reply(200, &of(call, &object)))
 }
 
 fn check(call: &Call, wanted: &Value) -> Answer<()> {
@@ -63,20 +64,41 @@ fn check(call: &Call, wanted: &Value) -> Answer<()> {
 }
 
 /// Gives the scale of an object.
-fn of(object: &Value) -> Value {
+fn of(call: &Call, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
             metadata[field] = value.clone();
         }
     }
-    let replicas = object["spec"]["replicas"].as_i64();
-    let mut status = json!({"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)});
-    if let Some(selector) = selector(&object["spec"]["selector"]) {
+    let paths = paths(call);
+    let replicas = at(object, &paths.replicas).as_i64();
+    let mut status = json!({"replicas": at(object, &paths.status_replicas).as_i64().unwrap_or(0)});
+    let selected = paths.selector.as_deref().map(|path| at(object, path));
+    let selected = selected.and_then(|s| s.as_str().map(str::to_owned).or_else(|| selector(s)));
+    if let Some(selector) = selected {
         status["selector"] = selector.into();
     }
     let spec = replicas.map_or_else(|| json!({}), |n| json!({"replicas": n}));
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// Gives where in an object the numbers of its scale are.
+fn paths(call: &Call) -> Scale {
+    let custom = call.resource.custom.as_ref().and_then(|c| c.scale.clone());
+    custom.unwrap_or_else(|| Scale {
+        replicas: ".spec.replicas".to_owned(),
+        status_replicas: ".status.replicas".to_owned(),
+        selector: Some(".spec.selector".to_owned()),
+    })
+}
+
+fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
+    path.split('.').filter(|s| !s.is_empty()).fold(object, |at, step| &at[step])
+}
+
+fn place<'a>(object: &'a mut Value, path: &str) -> &'a mut Value {
+    path.split('.').filter(|s| !s.is_empty()).fold(object, |at, step| &mut at[step])
 }
 
 /// Writes a selector as one text: a map of labels, or the form with `matchLabels` and `matchExpressions`.

@@ -3,31 +3,16 @@
 //! The write path calls these in this order: defaults, then what a kind keeps to itself (such as the status, when the
 //! spec is written), then validation.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::{Call, meta};
+use crate::builtin::admit::Classes;
+use crate::builtin::field::{self, FieldError, Path};
+use crate::builtin::{self, BuiltIn, Part};
+use crate::crd;
 use crate::resource::{Origin, Resource, Subresource};
+use crate::schema::times;
 use crate::status::{Answer, Status};
-
-/// Kinds whose objects count their generations.
-fn counts_generations(resource: &Resource) -> bool {
-    resource.origin == Origin::Custom
-        || matches!(
-            resource.plural.as_str(),
-            "deployments"
-                | "replicasets"
-                | "statefulsets"
-                | "daemonsets"
-                | "jobs"
-                | "cronjobs"
-                | "poddisruptionbudgets"
-                | "replicationcontrollers"
-                | "customresourcedefinitions"
-                | "ingresses"
-                | "networkpolicies"
-                | "pods"
-        )
-}
 
 /// Kinds that may be written without saying which version the write was made from.
 pub(super) fn allows_unconditional_update(resource: &Resource) -> bool {
@@ -87,75 +72,179 @@ pub(super) fn returns_deleted(resource: &Resource) -> bool {
         )
 }
 
-/// Fills in what a writer left out, and does what admission on a cluster does.
+/// Fills in what a writer left out, and does what our own kinds' webhooks would do on a cluster.
 pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
-    let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
-    let Some(ours) = api::find(Some(&api_version), kind) else { return Ok(()) };
+    let resource = &call.resource;
+    if resource.is(CRD.0, CRD.1) {
+        crd::default(object);
+    } else if resource.origin == Origin::BuiltIn {
+        builtin::default(kind(resource), resource.shape(), object);
+    }
+    let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind) else {
+        return Ok(());
+    };
     let admission = api::Admission { old, now: call.core.clock.now() };
     (ours.admit)(object, &admission).map_err(|problems| {
-        let causes = problems.iter().map(|p| (p.path.as_str(), p.message.clone()));
-        invalid(call, meta::text(object, "name"), &causes.collect::<Vec<_>>())
+        let wrong: Vec<FieldError> = problems.into_iter().map(FieldError::from).collect();
+        invalid(call, meta::text(object, "name"), &wrong)
     })
 }
 
+const CRD: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
+
+fn kind(resource: &Resource) -> BuiltIn<'_> {
+    BuiltIn { group: &resource.group, kind: &resource.kind }
+}
+
 /// Refuses an object, naming each field that is wrong.
-fn invalid(call: &Call, name: &str, wrong: &[(&str, String)]) -> Box<Status> {
+pub(super) fn invalid(call: &Call, name: &str, wrong: &[FieldError]) -> Box<Status> {
     let resource = &call.resource;
-    let all: Vec<String> = wrong.iter().map(|(path, why)| format!("{path}: {why}")).collect();
-    let said = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
+    let said = field::message(wrong);
     let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
     let mut status = Status::new(422, "Invalid", message);
     status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
-    wrong.iter().fold(status, |status, (path, why)| {
-        status.cause(json!({"reason": "FieldValueInvalid", "message": why, "field": path}))
-    })
+    wrong.iter().fold(status, |status, error| status.cause(error.cause()))
+}
+
+fn refuse(call: &Call, object: &Value, wrong: &[FieldError]) -> Answer<()> {
+    if wrong.is_empty() { Ok(()) } else { Err(invalid(call, meta::text(object, "name"), wrong)) }
 }
 
 /// Makes a new object complete, and refuses one that is wrong.
 pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
     let resource = &call.resource;
-    if counts_generations(resource) {
-        meta::set(object, "generation", Some(1.into()));
-    } else {
-        meta::set(object, "generation", None);
+    meta::set(object, "generation", None);
+    if resource.origin == Origin::Custom {
+        return create_custom(call, object);
     }
-    if resource.has(Subresource::Status)
+    let now = times::write(call.core.clock.now(), false);
+    admit(call, object)?;
+    builtin::prepare_create(kind(resource), object, &now);
+    let mut errors = builtin::validate_create(kind(resource), resource.namespaced, object);
+    if resource.is(CRD.0, CRD.1) {
+        crd::prepare_create(object);
+        errors.extend(crd::validate(object, None));
+        call.warn(crd::warnings(object));
+    }
+    if resource.is("", "Service") && errors.is_empty() {
+        builtin::assign_addresses(object);
+    }
+    refuse(call, object, &errors)
+}
+
+/// Does what admission plugins do to new objects.
+fn admit(call: &Call, object: &mut Value) -> Answer<()> {
+    let resource = &call.resource;
+    if !resource.is("", "Pod") {
+        let classes = Classes { by_name: &|_| None, global_default: None };
+        let admitted = builtin::admit::admit(kind(resource), object, &classes);
+        return admitted
+            .map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why));
+    }
+    let collection = "priorityclasses.scheduling.k8s.io";
+    let read = |o: crate::store::Object| o.value("scheduling.k8s.io/v1", "PriorityClass");
+    let by_name = |name: &str| call.core.store.get(collection, name).map(read);
+    let all = call.core.store.list(collection, "", None, usize::MAX, None).map(|page| page.items);
+    let global_default = all
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|(_, o)| o.mentions(b"globalDefault"))
+        .map(|(_, o)| read(o))
+        .find(|class| class["globalDefault"] == true);
+    let admitted = builtin::admit::admit(
+        kind(resource),
+        object,
+        &Classes { by_name: &by_name, global_default },
+    );
+    admitted.map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why))
+}
+
+fn create_custom(call: &Call, object: &mut Value) -> Answer<()> {
+    meta::set(object, "generation", Some(1.into()));
+    if call.resource.has(Subresource::Status)
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");
     }
-    Ok(())
+    check_custom(call, object, None)
+}
+
+fn check_custom(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
+    let Some(custom) = &call.resource.custom else { return Ok(()) };
+    call.warn(custom.deprecation.clone());
+    custom.default(object);
+    let mut errors = Vec::new();
+    let path = Path::new("metadata");
+    match old {
+        None => {
+            let rule = builtin::NameRule::Subdomain;
+            builtin::validate_meta(
+                &object["metadata"],
+                call.resource.namespaced,
+                rule,
+                &path,
+                &mut errors,
+            );
+        }
+        Some(old) => {
+            builtin::validate_meta_update(&object["metadata"], &old["metadata"], &path, &mut errors)
+        }
+    }
+    errors.extend(custom.check(object));
+    refuse(call, object, &errors)
 }
 
 /// Makes a changed object complete, and refuses one that is wrong.
 pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
+    let resource = &call.resource;
+    if resource.origin == Origin::Custom {
+        return update_custom(call, object, old);
+    }
+    let part = match call.subresource {
+        None | Some(Subresource::Scale) => Part::Main,
+        Some(Subresource::Status) => Part::Status,
+        Some(_) => Part::Other,
+    };
+    let now = times::write(call.core.clock.now(), false);
+    builtin::prepare_update(kind(resource), part, object, old, &now);
+    let mut errors = builtin::validate_update(kind(resource), part, object, old);
+    if resource.is(CRD.0, CRD.1) && part == Part::Main {
+        crd::prepare_update(object);
+        errors.extend(crd::validate(object, Some(old)));
+        call.warn(crd::warnings(object));
+    }
+    refuse(call, object, &errors)
+}
+
+fn update_custom(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {
     meta::keep(old, object, "generation");
     let (Some(new), Some(was)) = (object.as_object_mut(), old.as_object()) else { return Ok(()) };
     if call.subresource == Some(Subresource::Status) {
-        let status = new.remove("status");
-        let metadata = new.remove("metadata");
+        let (status, metadata) = (new.remove("status"), new.remove("metadata"));
         *new = was.clone();
-        if let Some(metadata) = metadata {
-            new.insert("metadata".to_owned(), metadata);
+        put(new, "status", status);
+        if metadata.is_some() {
+            put(new, "metadata", metadata);
         }
-        match status {
-            Some(status) => drop(new.insert("status".to_owned(), status)),
-            None => drop(new.remove("status")),
-        }
-        return Ok(());
+        return check_custom(call, object, Some(old));
     }
-    if call.resource.has(Subresource::Status) && call.subresource.is_none() {
-        match was.get("status") {
-            Some(status) => drop(new.insert("status".to_owned(), status.clone())),
-            None => drop(new.remove("status")),
-        }
+    if call.resource.has(Subresource::Status) {
+        put(new, "status", was.get("status").cloned());
     }
-    let differs = |key: &str| new.get(key) != was.get(key);
-    let has_changed = new.keys().chain(was.keys()).any(|key| {
-        !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion") && differs(key)
-    });
-    if has_changed && counts_generations(&call.resource) {
+    let keys = new.keys().chain(was.keys());
+    let has_changed = keys
+        .filter(|k| !matches!(k.as_str(), "metadata" | "kind" | "apiVersion"))
+        .filter(|k| k.as_str() != "status" || !call.resource.has(Subresource::Status))
+        .any(|key| new.get(key) != was.get(key));
+    if has_changed {
         meta::next_generation(object);
     }
-    Ok(())
+    check_custom(call, object, Some(old))
+}
+
+fn put(fields: &mut Map<String, Value>, field: &str, value: Option<Value>) {
+    match value {
+        Some(value) => drop(fields.insert(field.to_owned(), value)),
+        None => drop(fields.remove(field)),
+    }
 }

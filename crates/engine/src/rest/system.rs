@@ -2,27 +2,99 @@
 
 use std::sync::Arc;
 
-use http::{Method, request};
+use bytes::Bytes;
+use http::{Method, header, request};
 use serde_json::json;
 
 use super::form::{self, Form};
 use super::{Reply, query::Query};
 use crate::core::Core;
+use crate::discovery;
 use crate::status::{Answer, Status};
 
 /// The version of Kubernetes whose behaviour the engine follows.
 const VERSION: &str = "v1.36.3";
 
 /// Answers a request that names no resource.
-pub(super) fn answer(core: &Arc<Core>, parts: &request::Parts) -> Answer<Reply> {
+pub(super) async fn answer(core: &Arc<Core>, parts: &request::Parts) -> Answer<Reply> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(Status::method_not_allowed());
     }
     match parts.uri.path().trim_end_matches('/') {
         "/version" => Ok(Form::JSON.reply(200, &version())),
         "/readyz" | "/livez" | "/healthz" => Ok(health(core, parts)),
+        path if path.starts_with("/openapi/") => Ok(openapi(core, parts, path)),
+        path if path.starts_with("/api") => discover(core, parts, path).await,
+        "" => Ok(Form::JSON.reply(
+            200,
+            &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2",
+            "/openapi/v3", "/readyz", "/version"]}),
+        )),
         _ => Ok(form::text(404, "404 page not found\n")),
     }
+}
+
+/// Says which groups, versions and resources there are.
+async fn discover(core: &Arc<Core>, parts: &request::Parts, path: &str) -> Answer<Reply> {
+    let served = core.registry.served();
+    let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let asked: Vec<&str> = asked.flat_map(|v| v.split(',')).map(str::trim).collect();
+    let wants = |version: &str| {
+        asked.iter().any(|a| {
+            a.contains("as=APIGroupDiscoveryList") && a.contains(&format!(";v={version};"))
+        })
+    };
+    let delegated = discovery::delegated(&core.delegates).await;
+    if matches!(path, "/api" | "/apis") {
+        for (version, content_type) in [
+            ("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+            (
+                "v2beta1",
+                "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+            ),
+        ] {
+            if wants(version) {
+                let document = discovery::aggregated(&served, &delegated, path, version);
+                let body = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
+                return Ok(form::reply(200, content_type, body));
+            }
+        }
+    }
+    let host = parts.headers.get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    if let Some(document) = discovery::document(&served, &delegated, path, host) {
+        return Ok(Form::accepted(&parts.headers).unwrap_or(Form::JSON).reply(200, &document));
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["", "apis", group, _] if served.iter().any(|((g, _), _)| g == group) => {
+            Err(Status::no_such_resource())
+        }
+        _ => Ok(form::text(404, "404 page not found\n")),
+    }
+}
+
+/// Answers with an OpenAPI document.
+fn openapi(core: &Core, parts: &request::Parts, path: &str) -> Reply {
+    let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let mut asked = asked.flat_map(|v| v.split(',')).peekable();
+    let is_json = |a: &str| a.contains("json") || a.contains("*/*");
+    if asked.peek().is_some() && !asked.any(is_json) {
+        return form::text(406, "only application/json is served here\n");
+    }
+    let Some(document) = crate::openapi::document(&core.registry.served(), path) else {
+        return form::text(404, "404 page not found\n");
+    };
+    let etag = format!("\"{}\"", document.etag);
+    let known = parts.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok());
+    let mut reply = if known == Some(etag.as_str()) {
+        form::reply(304, "application/json", Bytes::new())
+    } else {
+        form::reply(200, "application/json", document.body)
+    };
+    if let Ok(value) = etag.parse() {
+        reply.headers_mut().insert(header::ETAG, value);
+    }
+    reply
 }
 
 fn version() -> serde_json::Value {

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
-use super::{Call, Reply, convert, decode, form, meta, owner, refused, strategy};
-use crate::resource::{Origin, Subresource};
-use crate::schema::{Shape, Types};
+use super::{Call, Reply, convert, decode, meta, owner, refused, strategy};
+use crate::fields;
+use crate::resource::Subresource;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Write, WriteError};
-use crate::{fields, patch};
 
 /// How often a change is made again when others are faster.
 const TRIES: usize = 64;
@@ -39,118 +38,6 @@ pub(super) async fn put(call: &Call) -> Answer<Reply> {
     let makes = strategy::allows_create_on_update(&call.resource) && call.subresource.is_none();
     let changed = change(call, makes, Owners::ToBeNoted, |_| Ok(object.clone())).await?;
     Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
-}
-
-/// Patches an object, or the part that the request names.
-pub(super) async fn patch(call: &Call) -> Answer<Reply> {
-    let patch = Patch::read(call)?;
-    let is_apply = matches!(patch, Patch::Apply(_));
-    let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
-    let makes = is_apply && call.subresource.is_none();
-    let changed = change(call, makes, owners, |old| {
-        let mut object = match &patch {
-            Patch::Apply(applied) => owner::apply(call, old, applied)?,
-            patch @ (Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_)) => {
-                let mut object = old.cloned().unwrap_or_default();
-                patch.apply(call, &mut object, call.resource.shape())?;
-                object
-            }
-        };
-        object = decode::patched(call, &object)?;
-        create::match_namespace(call, &mut object)?;
-        Ok(object)
-    })
-    .await?;
-    Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
-}
-
-/// Applies the patch of a request to something that is not the object itself.
-pub(super) fn patched(call: &Call, mut value: Value) -> Answer<Value> {
-    let shape = Types::builtin().kind("autoscaling", "v1", "Scale");
-    Patch::read(call)?.apply(call, &mut value, shape)?;
-    Ok(value)
-}
-
-/// A patch in one of its forms.
-enum Patch {
-    Json(Value),
-    Merge(Value),
-    Strategic(Value),
-    Apply(Value),
-}
-
-impl Patch {
-    fn read(call: &Call) -> Answer<Self> {
-        let media = decode::media(call);
-        let is_builtin = call.resource.origin == Origin::BuiltIn;
-        check_options(call, media == "application/apply-patch+yaml")?;
-        match media {
-            "application/json-patch+json" => Ok(Self::Json(json(call)?)),
-            "application/merge-patch+json" => Ok(Self::Merge(json(call)?)),
-            "application/strategic-merge-patch+json" if is_builtin => {
-                Ok(Self::Strategic(json(call)?))
-            }
-            "application/apply-patch+yaml" => {
-                let applied = form::yaml(&call.body).map_err(|err| {
-                    Status::bad_request(format!("error decoding YAML: {}", err.message))
-                })?;
-                let (api_version, kind) = (call.resource.api_version(), &call.resource.kind);
-                patch::apply::check_kind(&applied, &api_version, kind)
-                    .map_err(|err| Status::bad_request(err.to_string()))?;
-                Ok(Self::Apply(applied))
-            }
-            _ => {
-                let strategic =
-                    if is_builtin { "application/strategic-merge-patch+json, " } else { "" };
-                Err(form::unknown_format(&format!(
-                    "application/json-patch+json, application/merge-patch+json, {strategic}application/apply-patch+yaml"
-                )))
-            }
-        }
-    }
-
-    fn apply(&self, call: &Call, object: &mut Value, shape: Option<Shape<'_>>) -> Answer<()> {
-        let applied = match self {
-            Self::Json(patch) => {
-                patch::json::Patch::decode(patch.clone()).and_then(|patch| patch.apply(object))
-            }
-            Self::Merge(patch) | Self::Apply(patch) => patch::merge::apply(object, patch.clone()),
-            Self::Strategic(patch) => patch::strategic::apply(object, patch.clone(), shape),
-        };
-        applied.map_err(|err| patch_refused(call, err))
-    }
-}
-
-fn json(call: &Call) -> Answer<Value> {
-    let decoded = crate::schema::decode::json(&call.body, None);
-    decoded.map(|d| d.value).map_err(|err| Status::bad_request(err.to_string()))
-}
-
-/// Refuses options that a patch of this form does not have, or has to have.
-fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
-    let mut wrong = Vec::new();
-    if is_apply && call.query.get("fieldManager").is_none() {
-        wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
-    }
-    if !is_apply && call.query.flag("force").is_some() {
-        wrong.push(("force", "Forbidden: may not be specified for non-apply patch".to_owned()));
-    }
-    super::list::invalid_options("PatchOptions", &wrong)
-}
-
-fn patch_refused(call: &Call, err: patch::Error) -> Box<Status> {
-    let message = err.to_string();
-    match err {
-        patch::Error::Malformed(_) => Status::bad_request(message),
-        patch::Error::TooManyOperations { .. } => {
-            Status::new(413, "RequestEntityTooLarge", message)
-        }
-        patch::Error::DoesNotApply(_) => {
-            let message = "the server rejected our request due to an error in our request";
-            Status::about(422, "Invalid", &call.resource, call.name(), message)
-        }
-        patch::Error::Unexpected(_) => Status::new(500, "", message),
-    }
 }
 
 /// Changes the object that the request names: `make` gives the new object from what is there.
@@ -231,11 +118,10 @@ fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<
         meta::keep(old, new, "deletionGracePeriodSeconds");
     }
     meta::set(new, "selfLink", None);
-    match call.subresource {
-        // These change what nobody may write otherwise, and nothing else.
-        Some(Subresource::Binding | Subresource::Eviction) => return Ok(()),
-        _ => strategy::complete(call, new, Some(old))?,
+    if call.is_internal {
+        return Ok(());
     }
+    strategy::complete(call, new, Some(old))?;
     if owners == Owners::ToBeNoted {
         owner::note(call, Some(old), new);
     }

@@ -116,6 +116,7 @@ fn attribute(node: &mut Node, key: &str, value: &'static str) {
     match key {
         "go" => to.go = value,
         "in" => to.through = value,
+        "pb" => to.number = value,
         "oe" => to.omit_empty = true,
         "oz" => to.omit_zero = true,
         "req" => to.is_required = true,

@@ -91,6 +91,20 @@ impl Structural {
         }
     }
 
+    /// Whether a map takes any key.
+    pub(crate) fn keeps_all(&self) -> bool {
+        matches!(self.additional_properties, Some(OrBool::Bool(true)))
+    }
+
+    /// Whether it or anything inside has rules in CEL.
+    pub(crate) fn has_rules(&self) -> bool {
+        let inside = |s: Option<&Structural>| s.is_some_and(Structural::has_rules);
+        !self.rules.is_empty()
+            || self.properties.values().any(Structural::has_rules)
+            || inside(self.items.as_deref())
+            || inside(self.values_schema())
+    }
+
     /// The bounds of a number.
     pub(crate) fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
         let bound = |n: &Option<Number>, exclusive| {

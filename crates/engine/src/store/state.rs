@@ -117,6 +117,12 @@ impl State {
         self.collections.get(collection)?.objects.get(key)
     }
 
+    pub(super) fn each(&self, mut see: impl FnMut(&Arc<str>, &Arc<str>, &Object)) {
+        for (name, collection) in &self.collections {
+            collection.objects.iter().for_each(|(key, object)| see(name, key, object));
+        }
+    }
+
     pub(super) fn list(
         &self,
         collection: &str,

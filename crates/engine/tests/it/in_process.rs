@@ -16,6 +16,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
         ..Default::default()
     };
     map.metadata.name = Some(name.to_owned());
+    map.metadata.labels = Some(BTreeMap::from([("of".into(), "test".into())]));
     map
 }
 
@@ -31,14 +32,17 @@ async fn objects_are_made_read_changed_listed_and_deleted() {
     let stale = maps.replace("a", &PostParams::default(), &made).await.unwrap_err();
     assert!(matches!(stale, kube::Error::Api(status) if status.code == 409));
     maps.create(&PostParams::default(), &config_map("b", "1")).await.unwrap();
-    let page = maps.list(&ListParams::default().limit(1)).await.unwrap();
+    let page = maps.list(&ListParams::default().labels("of=test").limit(1)).await.unwrap();
     assert_eq!(page.items.len(), 1);
     // The rest of the list is as it was, though it has changed since.
     maps.delete("b", &DeleteParams::default()).await.unwrap();
     let token = page.metadata.continue_.unwrap();
-    let rest = maps.list(&ListParams::default().limit(1).continue_token(&token)).await.unwrap();
+    let rest = maps
+        .list(&ListParams::default().labels("of=test").limit(1).continue_token(&token))
+        .await
+        .unwrap();
     assert_eq!(rest.items[0].metadata.name.as_deref(), Some("b"));
-    assert_eq!(maps.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    assert_eq!(maps.list(&ListParams::default().labels("of=test")).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +50,7 @@ async fn a_watcher_sees_everything_in_order_under_paused_time() {
     let engine = ephemeral().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
     maps.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
-    let events = watcher(maps.clone(), watcher::Config::default());
+    let events = watcher(maps.clone(), watcher::Config::default().labels("of=test"));
     let mut names = Box::pin(events.try_filter_map(|event| async {
         Ok(match event {
             watcher::Event::Apply(map) | watcher::Event::InitApply(map) => map.metadata.name,

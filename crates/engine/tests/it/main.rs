@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod corpus;
+mod delegate;
 mod differential;
 mod in_process;
+mod keep;
 mod restart;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -16,6 +16,11 @@ async fn fill(dir: &Path) {
     }
 }
 
+/// Counts what `fill` made.
+fn ours(maps: &[ConfigMap]) -> usize {
+    maps.iter().filter(|map| map.metadata.name.as_ref().is_some_and(|n| n.starts_with('m'))).count()
+}
+
 #[tokio::test]
 async fn objects_and_versions_outlive_the_process() {
     let dir = tempfile::tempdir().unwrap();
@@ -23,7 +28,7 @@ async fn objects_and_versions_outlive_the_process() {
     let engine = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
     let list = maps.list(&Default::default()).await.unwrap();
-    assert_eq!(list.items.len(), 50);
+    assert_eq!(ours(&list.items), 50);
     let newest = list.items.iter().map(|m| m.metadata.resource_version.clone().unwrap());
     let newest: u64 = newest.map(|v| v.parse().unwrap()).max().unwrap();
     let mut map = ConfigMap::default();
@@ -58,7 +63,7 @@ async fn a_damaged_file_is_refused_or_whole_and_never_changed() {
         match Engine::open(Settings::in_directory(dir.path())).await {
             Ok(engine) => {
                 let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
-                assert_eq!(maps.list(&Default::default()).await.unwrap().items.len(), 50);
+                assert_eq!(ours(&maps.list(&Default::default()).await.unwrap().items), 50);
             }
             Err(OpenError::Store(StoreError::Damaged { .. })) => {
                 refused += 1;

@@ -5,6 +5,9 @@
 mod evaluate;
 mod fleets;
 mod guide;
+mod kill;
+mod kubectl;
+mod nodes;
 mod policies;
 mod vectors;
 

@@ -16,3 +16,8 @@ fn checks_and_groups_answer_as_nomad_autoscalers_do() {
 fn rancher_policies_and_rules_answer_as_the_design_says() {
     check("rancher.jsonl", &[]);
 }
+
+#[test]
+fn policy_files_are_read_and_refused_as_nomad_autoscalers_are() {
+    check("nomad-files.jsonl", &[]);
+}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Fleet, FleetSpec, RollingUpdate, StrategyType};
 use crate::agones::{SDK_VERSION, SDK_VERSION_ANNOTATION, dialect, priority};
-use crate::schema::Schema;
+use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit};
 
 /// Fleet, as engines and `evaluate` see it.
@@ -19,7 +19,7 @@ pub(crate) static KIND: Kind = Kind {
     kind: "Fleet",
     plural: "fleets",
     scope: Scope::Namespaced,
-    crd: Some(crd),
+    crd: Some(published),
     admit: settle,
 };
 
@@ -27,6 +27,13 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     Fleet::crd()
+}
+
+/// Makes the CRD that clients see.
+fn published() -> CustomResourceDefinition {
+    let mut crd = crd();
+    words::for_game_servers(&mut crd, &["spec", "template", "spec"]);
+    crd
 }
 
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {

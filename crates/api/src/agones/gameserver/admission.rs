@@ -14,7 +14,7 @@ use super::{
 use crate::agones::{
     DEV_ADDRESS_ANNOTATION, FINALIZER, SDK_VERSION, SDK_VERSION_ANNOTATION, Scheduling, dialect,
 };
-use crate::schema::Schema;
+use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit};
 
 /// GameServer, as engines and `evaluate` see it.
@@ -24,7 +24,7 @@ pub(crate) static KIND: Kind = Kind {
     kind: "GameServer",
     plural: "gameservers",
     scope: Scope::Namespaced,
-    crd: Some(crd),
+    crd: Some(published),
     admit: settle,
 };
 
@@ -54,6 +54,13 @@ fn crd() -> CustomResourceDefinition {
                 .insert("immutableReplicas".to_owned(), one.clone());
         }
     }
+    crd
+}
+
+/// Makes the CRD that clients see.
+fn published() -> CustomResourceDefinition {
+    let mut crd = crd();
+    words::for_game_servers(&mut crd, &["spec"]);
     crd
 }
 

@@ -70,6 +70,9 @@ pub struct Aws {
     /// Where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// Further settings of Nomad Autoscaler's plugin.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
 }
 
 /// Whatever answers at an address.

@@ -1,8 +1,9 @@
 //! Do the pods of the nodes that go have a place while the other unneeded nodes stay?
 //!
 //! The search for unneeded nodes emptied all of them. When only some go, the pods of the others stay where they are,
-//! which can be in the way: of a spread, of a pod that must not be near. So the plan is gone through once more as it
-//! will be carried out, and what has no place then stays.
+//! which can be in the way: of a spread, of a pod that must not be near. And a pod that was moved twice has never been
+//! tried where it ends up. So the plan is gone through once more as it will be carried out, and what has no place then
+//! stays.
 
 use super::keep::Keep;
 use super::look::Look;
@@ -56,8 +57,8 @@ fn attempt(
     snapshot.prefer(&[stays, spare].concat());
     chosen.iter().for_each(|at| snapshot.close(found[*at].node));
     for at in chosen {
-        let Found { node, pods, .. } = &found[*at];
-        move_all(look, snapshot, *node, pods)
+        let Found { node, pods, places, .. } = &found[*at];
+        move_all(snapshot, *node, pods, places)
             .map_err(|pod| (*at, Keep::NoPlaceToMovePods(look.pod(pod).full_name().into())))?;
         snapshot.remove_node(*node);
     }

@@ -16,6 +16,8 @@ pub(super) struct Found {
     pub(super) utilization: f64,
     /// The pods that have to be moved off it.
     pub(super) pods: Vec<PodId>,
+    /// Where each of them is once all unneeded nodes are gone.
+    pub(super) places: Vec<NodeId>,
     /// A pod that has to end by itself first.
     pub(super) waits_for: Option<PodId>,
     /// Some of its pods move in spite of a budget that is used up.
@@ -38,6 +40,17 @@ struct Simulation<'l, 'a> {
     is_moved: Vec<bool>,
     found: Vec<Found>,
     kept: Vec<Option<Keep>>,
+    moves_twice: bool,
+}
+
+/// What the search found.
+pub(super) struct Outcome {
+    /// The unneeded nodes, in the order in which they were emptied.
+    pub(super) found: Vec<Found>,
+    /// What keeps every other node.
+    pub(super) kept: Vec<Option<Keep>>,
+    /// Whether a pod was moved to a node that turned out to be unneeded too, and so moved on.
+    pub(super) moves_twice: bool,
 }
 
 /// A node that may go, with what decides when it is tried: empty ones first, then those that could go before.
@@ -50,7 +63,7 @@ struct Candidate {
 }
 
 /// Finds all unneeded nodes, and for each other node what keeps it.
-pub(super) fn run(look: &Look<'_>, snapshot: &mut Snapshot<'_>) -> (Vec<Found>, Vec<Option<Keep>>) {
+pub(super) fn run(look: &Look<'_>, snapshot: &mut Snapshot<'_>) -> Outcome {
     let mut all = Simulation {
         look,
         budgets: look.budgets.clone(),
@@ -58,13 +71,15 @@ pub(super) fn run(look: &Look<'_>, snapshot: &mut Snapshot<'_>) -> (Vec<Found>, 
         is_moved: vec![false; snapshot.cluster.pods.len()],
         found: Vec::new(),
         kept: vec![None; look.nodes().len()],
+        moves_twice: false,
     };
     all.keep_what_is_not_there(snapshot);
     while all.pass(snapshot) {}
-    for found in &all.found {
+    for found in &mut all.found {
         all.kept[found.node] = None;
+        found.places = found.pods.iter().filter_map(|pod| snapshot.node_of(*pod)).collect();
     }
-    (all.found, all.kept)
+    Outcome { found: all.found, kept: all.kept, moves_twice: all.moves_twice }
 }
 
 impl Simulation<'_, '_> {
@@ -133,7 +148,7 @@ impl Simulation<'_, '_> {
         let node = candidate.node;
         let load = self.load(snapshot, node)?;
         let is_risky = self.spend(snapshot, &load.moved)?;
-        if let Err(pod) = move_all(self.look, snapshot, node, &load.moved) {
+        if let Err(pod) = move_all(snapshot, node, &load.moved, &[]) {
             self.give_back(snapshot, &load.moved);
             return Err(Keep::NoPlaceToMovePods(self.look.pod(pod).full_name().into()));
         }
@@ -141,9 +156,10 @@ impl Simulation<'_, '_> {
         // Pods that were only moved here in this what-if are the business of the node they come from.
         let pods: Vec<PodId> =
             load.moved.iter().copied().filter(|pod| !self.is_moved[*pod]).collect();
+        self.moves_twice |= pods.len() < load.moved.len();
         pods.iter().for_each(|pod| self.is_moved[*pod] = true);
-        let utilization = candidate.utilization;
-        Ok(Found { node, utilization, pods, waits_for: load.waits_for, is_risky })
+        let (utilization, waits_for) = (candidate.utilization, load.waits_for);
+        Ok(Found { node, utilization, pods, places: Vec::new(), waits_for, is_risky })
     }
 
     /// Sorts out what happens to each pod of a node; the first pod by name that keeps the node does.
@@ -234,24 +250,27 @@ pub(super) fn takes_pods(look: &Look<'_>, node: NodeId) -> bool {
     !look.is_going(node) && !look.is_starting(node)
 }
 
-/// Moves pods off a node and lets it take no more, or changes nothing and gives the pod that found no place.
+/// Moves pods off a node and lets it take no more, or changes nothing and gives the pod that found no place. Each pod
+/// goes to the place that is named for it, if one is and it fits, and otherwise to the first that does.
 pub(super) fn move_all(
-    look: &Look<'_>,
     snapshot: &mut Snapshot<'_>,
     node: NodeId,
     pods: &[PodId],
+    places: &[NodeId],
 ) -> Result<(), PodId> {
     if let Some(hopeless) = hopeless(snapshot, node, pods) {
         return Err(hopeless);
     }
-    debug_assert!(look.nodes().contains(&node), "only nodes that are there can go");
     let mark = snapshot.mark();
     let leaving: Vec<PodId> = snapshot.pods_on(node).to_vec();
     // From the last to the first, so that each is the last one on the list when it goes.
     leaving.iter().rev().for_each(|pod| snapshot.remove(*pod));
     snapshot.close(node);
-    for pod in pods {
-        match snapshot.first_fit(*pod, 0, |_| true) {
+    for (at, pod) in pods.iter().enumerate() {
+        let class = snapshot.classes.of_pod(*pod);
+        let named = places.get(at).copied();
+        let named = named.filter(|place| snapshot.check(class, *place).is_none());
+        match named.or_else(|| snapshot.first_fit(*pod, 0, |_| true)) {
             Some(place) => snapshot.place(*pod, place),
             None => {
                 snapshot.undo_to(mark);

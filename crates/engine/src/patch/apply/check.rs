@@ -20,7 +20,7 @@ fn visit(value: &Value, shape: Option<Shape<'_>>, path: &mut String, problems: &
     let Some(shape) = shape else { return };
     let mut refuse = |wanted: &str| {
         let found = crate::patch::go_value(value);
-        problems.push(prefixed(path, &format!("expected {wanted}, got {found}")));
+        problems.push(prefixed(path, &format!("expected {wanted}, got &{{{found}}}")));
     };
     match (shape.what(), value) {
         (What::Any, _) | (_, Value::Null) => {}

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use api::autoscaling::FleetAutoscaleReview;
-use api::{Admission, Problem, Scope};
+use api::{Admission, Problem, Scope, nomad};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -14,16 +14,28 @@ use super::world::Object;
 /// One thing wrong with the input, and where.
 pub(crate) struct Fault {
     file: PathBuf,
-    /// Which document of the file, counted from 1; absent when the file as a whole cannot be read.
-    document: Option<usize>,
+    place: Place,
     problem: Problem,
+}
+
+/// Where in a file something is wrong.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The file as a whole cannot be read.
+    File,
+    /// In a document, counted from 1.
+    Document(usize),
+    /// In a line, counted from 1.
+    Line(usize),
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.file.display())?;
-        if let Some(document) = self.document {
-            write!(f, "document {document}: ")?;
+        match self.place {
+            Place::File => {}
+            Place::Document(document) => write!(f, "document {document}: ")?,
+            Place::Line(line) => write!(f, "line {line}: ")?,
         }
         self.problem.fmt(f)
     }
@@ -34,42 +46,104 @@ pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Ve
     let mut objects = Vec::new();
     let mut faults = Vec::new();
     for path in paths {
-        match file(path) {
-            Err(problem) => faults.push(Fault { file: path.clone(), document: None, problem }),
-            Ok(documents) => {
-                for (index, value) in documents.into_iter().enumerate() {
-                    let fault =
-                        |problem| Fault { file: path.clone(), document: Some(index + 1), problem };
-                    match document(value, now) {
-                        Ok(found) => objects.extend(found),
-                        Err(problems) => faults.extend(problems.into_iter().map(fault)),
-                    }
-                }
+        match one(path, now) {
+            Ok(found) => objects.extend(found),
+            Err(found) => faults.extend(found.into_iter().map(|(place, problem)| Fault {
+                file: path.clone(),
+                place,
+                problem,
+            })),
+        }
+    }
+    if faults.is_empty() { Ok(objects) } else { Err(faults) }
+}
+
+/// Reads the objects of one file.
+fn one(path: &Path, now: Timestamp) -> Result<Vec<Object>, Vec<(Place, Problem)>> {
+    let text = read(path).map_err(|problem| vec![(Place::File, problem)])?;
+    if let Some(form) = nomad_form(path, &text) {
+        let lined = |fault: nomad::Fault| (Place::Line(fault.line), fault.problem);
+        let policies = nomad::read(&text, form)
+            .map_err(|faults| faults.into_iter().map(lined).collect::<Vec<_>>())?;
+        return gather(policies.into_iter().map(|policy| nomad_policy(policy, now)));
+    }
+    let documents = documents(path, &text).map_err(|problem| vec![(Place::File, problem)])?;
+    gather(documents.into_iter().map(|value| document(value, now)))
+}
+
+/// Gives all objects, or everything that is wrong with them, by document.
+fn gather(
+    documents: impl Iterator<Item = Result<Vec<Object>, Vec<Problem>>>,
+) -> Result<Vec<Object>, Vec<(Place, Problem)>> {
+    let (mut objects, mut faults) = (Vec::new(), Vec::new());
+    for (index, found) in documents.enumerate() {
+        match found {
+            Ok(found) => objects.extend(found),
+            Err(problems) => {
+                faults.extend(problems.into_iter().map(|p| (Place::Document(index + 1), p)));
             }
         }
     }
     if faults.is_empty() { Ok(objects) } else { Err(faults) }
 }
 
-/// Reads one file as its documents.
-pub(crate) fn file(path: &Path) -> Result<Vec<Value>, Problem> {
-    let whole = |message: String| Problem::new("", message);
+/// Admits a policy of a Nomad file. One that is not enabled is not checked, as there.
+fn nomad_policy(value: Value, now: Timestamp) -> Result<Vec<Object>, Vec<Problem>> {
+    if value["spec"]["enabled"] == Value::Bool(true) {
+        return object(value, now).map(|object| vec![object]);
+    }
+    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let (kind, namespace) = ("ScalingPolicy".to_owned(), Some("default".to_owned()));
+    Ok(vec![Object { kind, namespace, name, value }])
+}
+
+/// Tells whether a file is one of Nomad's policy files, and how it is written.
+fn nomad_form(path: &Path, text: &str) -> Option<nomad::Form> {
+    match path.extension()?.to_str()? {
+        "hcl" => Some(nomad::Form::Hcl),
+        "json" => {
+            let document = serde_json::from_str(text).ok()?;
+            nomad::is_policy_file(&document).then_some(nomad::Form::Json)
+        }
+        _ => None,
+    }
+}
+
+fn read(path: &Path) -> Result<String, Problem> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
         std::fs::read_to_string(path)
     };
-    let text = text.map_err(|err| whole(format!("could not be read: {err}")))?;
+    text.map_err(|err| Problem::new("", format!("could not be read: {err}")))
+}
+
+/// Reads one file as its documents, of whatever kind it is.
+pub(crate) fn file(path: &Path) -> Result<Vec<Value>, Problem> {
+    let text = read(path)?;
+    match nomad_form(path, &text) {
+        None => documents(path, &text),
+        Some(form) => nomad::read(&text, form).map_err(|faults| {
+            let first = faults.into_iter().next();
+            first.map_or(Problem::new("", "cannot be read"), |fault| {
+                Problem::new(format!("line {}", fault.line), fault.problem.to_string())
+            })
+        }),
+    }
+}
+
+fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Problem> {
+    let whole = |message: String| Problem::new("", message);
     if path.extension().is_some_and(|e| e == "json") {
-        let value = serde_json::from_str(&text).map_err(|err| whole(format!("not JSON: {err}")))?;
+        let value = serde_json::from_str(text).map_err(|err| whole(format!("not JSON: {err}")))?;
         return Ok(vec![value]);
     }
     // A number that is none (`.nan`) is a point that was not measured; in JSON's terms it is null.
     let options = serde_saphyr::options! {
         non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::PassThrough,
     };
-    let documents = serde_saphyr::from_multiple_with_options(&text, options).map_err(|err| {
+    let documents = serde_saphyr::from_multiple_with_options(text, options).map_err(|err| {
         let said = err.to_string();
         whole(format!("not YAML: {}", said.lines().next().unwrap_or_default()))
     })?;

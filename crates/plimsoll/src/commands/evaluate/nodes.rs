@@ -112,7 +112,11 @@ fn removals(decision: Decision, plan: &ScaleDown, turn: &Turn<'_>) -> Decision {
         };
     }
     for (node, keep) in &plan.unremovable {
-        decision = decision.line(format!("keep {node}: {}: {keep}", keep.code()));
+        let code = match keep.blocking() {
+            Some(blocking) => format!("{} ({})", keep.code(), blocking.code()),
+            None => keep.code().to_owned(),
+        };
+        decision = decision.line(format!("keep {node}: {code}: {keep}"));
     }
     decision
 }

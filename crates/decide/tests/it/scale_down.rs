@@ -1,0 +1,442 @@
+//! What holds for every plan to remove nodes, and the stories that rules tell together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_decide::Reason;
+use plimsoll_decide::nodes::{
+    Budget, Cluster, Group, GroupStatus, LabelSelector, Labels, Node, Owner, Pod, PodSpec, PodTerm,
+    Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings, Snapshot, SpreadConstraint,
+    Status, Taint, Turn, Workload,
+};
+use proptest::prelude::*;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).expect("it is a moment")
+}
+
+fn node(name: &str, group: Option<&str>, zone: &str) -> Node {
+    let all: Resources = [("cpu", 4000), ("memory", 4000), ("pods", 20)].into_iter().collect();
+    let labels = [("kubernetes.io/hostname", name), ("zone", zone)].into_iter();
+    Node {
+        name: name.into(),
+        group: group.map(Into::into),
+        labels: labels.chain(group.map(|g| ("plimsoll.dev/node-group", g))).collect(),
+        is_ready: true,
+        created_at: Some(now() - SignedDuration::from_hours(24)),
+        ready_changed_at: Some(now() - SignedDuration::from_hours(24)),
+        capacity: all.clone(),
+        allocatable: all,
+        ..Node::default()
+    }
+}
+
+fn pod(name: &str, on: &str, app: &str, cpu: i64) -> Pod {
+    let spec = PodSpec {
+        namespace: "default".into(),
+        labels: [("app", app)].into_iter().collect(),
+        requests: [("cpu", cpu)].into_iter().collect(),
+        ..PodSpec::default()
+    };
+    Pod {
+        name: name.into(),
+        spec: Arc::new(spec),
+        scheduling: Scheduling::On(on.into()),
+        owner: Some(Arc::new(Owner {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: app.into(),
+            uid: app.into(),
+        })),
+        ..Pod::default()
+    }
+}
+
+/// A world of these nodes and pods, with a ReplicaSet for each app and the group `g`.
+fn cluster(nodes: Vec<Node>, pods: Vec<Pod>) -> Cluster {
+    let workload = |name: &str| Workload {
+        kind: "ReplicaSet".into(),
+        namespace: "default".into(),
+        name: name.into(),
+        replicas: 5,
+    };
+    Cluster {
+        nodes,
+        pods,
+        groups: vec![Group { name: "g".into(), max: 100, ..Group::default() }],
+        workloads: ["a", "b", "c"].map(workload).to_vec(),
+        ..Cluster::default()
+    }
+}
+
+/// Settings with which an unneeded node goes at once, and as many as there are.
+fn eager() -> Settings {
+    let mut settings = Settings::default();
+    settings.scale_down.unneeded_for = SignedDuration::ZERO;
+    settings.scale_down.unready_for = SignedDuration::ZERO;
+    settings.scale_down.max_parallel = 100;
+    settings.scale_down.max_drain_parallel = 100;
+    settings
+}
+
+fn plan(cluster: &Cluster, settings: &Settings, status: &Status) -> ScaleDown {
+    Turn::new(cluster, settings, now()).scale_down(status, &ScaleUp::default())
+}
+
+fn names(plan: &ScaleDown) -> Vec<&str> {
+    plan.delete.iter().map(|removal| &*removal.node).collect()
+}
+
+fn unneeded(plan: &ScaleDown) -> Vec<&str> {
+    plan.unneeded.iter().map(|(node, _)| &**node).collect()
+}
+
+fn code(plan: &ScaleDown, node: &str) -> &'static str {
+    plan.unremovable.iter().find(|(n, _)| &**n == node).map_or("", |(_, keep)| keep.code())
+}
+
+/// Nodes A, B and C have little use. The pods of A and of B fit on X, but not both; the pods of C fit on Y.
+fn a_b_c_x_y() -> Cluster {
+    let nodes = ["a", "b", "c", "x", "y"].map(|name| node(name, Some("g"), "z")).to_vec();
+    let only = |pod: Pod, disk: &str| {
+        let mut spec = (*pod.spec).clone();
+        spec.node_selector = [("disk", disk)].into_iter().collect();
+        Pod { spec: Arc::new(spec), ..pod }
+    };
+    let mut all = cluster(
+        nodes,
+        vec![
+            only(pod("a", "a", "a", 1500), "ssd"),
+            only(pod("b", "b", "a", 1500), "ssd"),
+            only(pod("c", "c", "a", 1500), "hdd"),
+            pod("x", "x", "b", 2200),
+            pod("y", "y", "b", 2200),
+        ],
+    );
+    for (at, disk) in [(3, "ssd"), (4, "hdd")] {
+        all.nodes[at].labels = all.nodes[at].labels.with("disk", disk);
+    }
+    all
+}
+
+#[test]
+fn two_nodes_do_not_count_on_the_same_room() {
+    let long_ago = now() - SignedDuration::from_mins(11);
+    let since = ["a", "b", "c"].map(|node| (node.into(), long_ago));
+    let status = Status { unneeded_since: since.into_iter().collect(), ..Status::default() };
+    // One drain at a time: A goes, C is still unneeded, and B is not: its pods have no place after those of A.
+    let first = plan(&a_b_c_x_y(), &Settings::default(), &status);
+    assert_eq!(names(&first), ["a"]);
+    assert_eq!(unneeded(&first), ["a", "c"]);
+    assert_eq!(code(&first, "b"), "NoPlaceToMovePods");
+    assert_eq!(code(&first, "c"), "NodeGroupMaxDeletionCountReached");
+    assert_eq!(code(&first, "x"), "NotUnderutilized");
+    // Right after A is gone and its pod is on X, C goes, and B has lost its place.
+    let mut next = a_b_c_x_y();
+    next.nodes.remove(0);
+    next.pods[0].scheduling = Scheduling::On("x".into());
+    let since = first.unneeded.iter().cloned().collect();
+    let status = Status { unneeded_since: since, last_delete_at: Some(now()), ..Status::default() };
+    let second = plan(&next, &Settings::default(), &status);
+    assert_eq!(names(&second), ["c"]);
+    assert_eq!(code(&second, "b"), "NoPlaceToMovePods");
+    // When both may go at once, they do, and B still stays.
+    assert_eq!(names(&plan(&a_b_c_x_y(), &eager(), &Status::default())), ["a", "c"]);
+}
+
+#[test]
+fn rule_2_3_the_first_thing_that_keeps_a_node_is_named() {
+    let busy = || vec![pod("p", "n", "a", 3000)];
+    type Change = fn(&mut Cluster, &mut Settings);
+    let cases: [(Change, Vec<Pod>, &str); 8] = [
+        (|c, _| c.nodes[0].group = None, busy(), "NotAutoscaled"),
+        (|c, _| c.nodes[0].group = Some("other".into()), busy(), "NotAutoscaled"),
+        (
+            |c, _| {
+                let value = now().as_second().to_string().into();
+                let effect = plimsoll_decide::nodes::Effect::NoSchedule;
+                let key = plimsoll_decide::nodes::TO_BE_DELETED_TAINT.into();
+                c.nodes[0].taints = [Taint { key, value, effect }].into();
+                c.nodes[0].scale_down_disabled = true;
+            },
+            busy(),
+            "CurrentlyBeingDeleted",
+        ),
+        (|c, _| c.groups[0].min = 2, busy(), "NodeGroupMinSizeReached"),
+        (|c, _| c.nodes[0].scale_down_disabled = true, busy(), "ScaleDownDisabledAnnotation"),
+        (|c, _| c.nodes[0].allocatable = Resources::default(), vec![], "UnexpectedError"),
+        (
+            |c, s| {
+                c.nodes[0].is_ready = false;
+                s.scale_down.unready_enabled = false;
+            },
+            busy(),
+            "ScaleDownUnreadyDisabled",
+        ),
+        (|_, _| {}, busy(), "NotUnderutilized"),
+    ];
+    for (change, pods, wanted) in cases {
+        let nodes = vec![node("n", Some("g"), "z"), node("other", Some("g"), "z")];
+        let (mut cluster, mut settings) = (cluster(nodes, pods), eager());
+        change(&mut cluster, &mut settings);
+        let plan = plan(&cluster, &settings, &Status::default());
+        assert_eq!(code(&plan, "n"), wanted);
+    }
+}
+
+#[test]
+fn rule_2_5_12_the_pods_of_a_node_are_counted_against_a_budget() {
+    let nodes = vec![node("n", Some("g"), "z"), node("rest", None, "z")];
+    let pods = vec![pod("p", "n", "a", 100), pod("q", "n", "a", 100)];
+    for (disruptions_allowed, wanted) in [(0, "BlockedByPod"), (1, "BlockedByPod"), (2, "")] {
+        let mut all = cluster(nodes.clone(), pods.clone());
+        all.budgets = vec![Budget {
+            namespace: "default".into(),
+            name: "budget".into(),
+            selector: LabelSelector::of_labels([("app", "a")]),
+            disruptions_allowed,
+        }];
+        let plan = plan(&all, &eager(), &Status::default());
+        assert_eq!(code(&plan, "n"), wanted, "{disruptions_allowed} allowed");
+        let kept = plan.unremovable.iter().find(|(node, _)| &**node == "n");
+        let pod = kept.and_then(|(_, keep)| keep.pod());
+        assert_eq!(pod, (!wanted.is_empty()).then_some("default/p"));
+    }
+}
+
+#[test]
+fn rule_2_7_groups_that_go_as_a_whole_go_whole_or_not_at_all() {
+    let nodes = ["n", "o", "p"].map(|name| node(name, Some("g"), "z")).to_vec();
+    for (busy, parallel, wanted) in [(true, 100, 0), (false, 100, 3), (false, 1, 3), (false, 0, 0)]
+    {
+        let pods = if busy { vec![pod("x", "p", "a", 3000)] } else { vec![] };
+        let mut all = cluster(nodes.clone(), pods);
+        all.groups[0].all_or_nothing = true;
+        let mut settings = eager();
+        settings.scale_down.max_parallel = parallel;
+        let plan = plan(&all, &settings, &Status::default());
+        assert_eq!(plan.delete.len(), wanted, "busy {busy}, {parallel} at once");
+        if busy {
+            assert_eq!(code(&plan, "n"), "AtomicScaleDownFailed");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_being_removed_counts_for_what_goes_at_once() {
+    let mut nodes = ["n", "o", "p"].map(|name| node(name, Some("g"), "z")).to_vec();
+    nodes[0].taints = [Taint {
+        key: plimsoll_decide::nodes::TO_BE_DELETED_TAINT.into(),
+        value: now().as_second().to_string().into(),
+        effect: plimsoll_decide::nodes::Effect::NoSchedule,
+    }]
+    .into();
+    let mut all = cluster(nodes, vec![]);
+    all.groups[0].min = 1;
+    let mut settings = eager();
+    for (parallel, wanted) in [(1, 0), (2, 1), (100, 1)] {
+        settings.scale_down.max_parallel = parallel;
+        let plan = plan(&all, &settings, &Status::default());
+        assert_eq!(plan.delete.len(), wanted, "{parallel} at once");
+        assert_eq!(code(&plan, "n"), "CurrentlyBeingDeleted");
+    }
+}
+
+#[test]
+fn what_was_added_in_this_turn_holds_removals_back() {
+    let nodes = vec![node("n", Some("g"), "z"), node("o", Some("g"), "z")];
+    let all = cluster(nodes, vec![pod("p", "o", "a", 3000)]);
+    let added = ScaleUp {
+        resizes: vec![plimsoll_decide::nodes::Resize { group: 0, from: 2, to: 3, nodes: vec![] }],
+        ..ScaleUp::default()
+    };
+    let mut settings = eager();
+    let plan = Turn::new(&all, &settings, now()).scale_down(&Status::default(), &added);
+    assert_eq!((unneeded(&plan), code(&plan, "n")), (vec!["n"], "RecentlyAdded"));
+    assert_eq!(plan.wake_at, Some(now() + SignedDuration::from_mins(10)));
+    settings.scale_down.delay_after_add = SignedDuration::ZERO;
+    let plan = Turn::new(&all, &settings, now()).scale_down(&Status::default(), &added);
+    assert_eq!(names(&plan), ["n"]);
+}
+
+/// One pod of a random world: its app, cpu in hundreds, node, what it wants to be near or away from, whether it may move.
+type RandomPod = (usize, i64, usize, u8, bool);
+
+fn random_world() -> impl Strategy<Value = (Cluster, Settings)> {
+    let pods = prop::collection::vec(
+        (0..3_usize, 1..16_i64, 0..7_usize, 0..12_u8, prop::bool::weighted(0.95)),
+        0..24,
+    );
+    let nodes = prop::collection::vec((0..4_usize, 0..3_usize), 2..7);
+    let budgets = prop::collection::vec((0..3_usize, 0..4), 0..3);
+    let limits = (1..4_u32, 0..3_u32, 0..3_u32, 0..20_i64);
+    (nodes, pods, budgets, limits).prop_map(|(nodes, pods, budgets, limits)| {
+        let groups = [Some("g"), Some("h"), Some("g"), None];
+        let nodes = nodes.iter().enumerate().map(|(at, (group, zone))| {
+            node(&format!("n{at}"), groups[*group], ["z0", "z1", "z2"][*zone])
+        });
+        let mut all = cluster(nodes.collect(), Vec::new());
+        let count = all.nodes.len();
+        all.pods = pods.iter().enumerate().map(|(at, pod)| random_pod(at, pod, count)).collect();
+        all.budgets = budgets.iter().map(|(app, allowed)| random_budget(*app, *allowed)).collect();
+        let (parallel, drains, min, cores) = limits;
+        all.groups.push(Group { name: "h".into(), max: 100, min, ..Group::default() });
+        let mut settings = eager();
+        settings.scale_down.max_parallel = parallel;
+        settings.scale_down.max_drain_parallel = drains;
+        settings.limits.cores.min = cores;
+        (all, settings)
+    })
+}
+
+const APPS: [&str; 3] = ["a", "b", "c"];
+
+fn random_budget(app: usize, disruptions_allowed: i32) -> Budget {
+    Budget {
+        namespace: "default".into(),
+        name: APPS[app].into(),
+        selector: LabelSelector::of_labels([("app", APPS[app])]),
+        disruptions_allowed,
+    }
+}
+
+fn random_pod(at: usize, random: &RandomPod, nodes: usize) -> Pod {
+    let (app, cpu, on, wish, may_move) = *random;
+    let mut made = pod(&format!("p{at:02}"), &format!("n{}", on % nodes), APPS[app], cpu * 100);
+    let mut spec = (*made.spec).clone();
+    let topology = if wish % 2 == 0 { "zone" } else { "kubernetes.io/hostname" };
+    let selector = LabelSelector::of_labels([("app", APPS[app])]);
+    let term = PodTerm {
+        topology_key: topology.into(),
+        selector: selector.clone(),
+        namespaces: ["default".into()].into(),
+        namespace_selector: None,
+    };
+    match wish {
+        0 | 1 => spec.anti_affinity = [term].into(),
+        2 | 3 => spec.affinity = [term].into(),
+        4 | 5 => {
+            spec.spread = [SpreadConstraint {
+                topology_key: topology.into(),
+                max_skew: 1,
+                selector,
+                min_domains: 1,
+                honor_affinity: true,
+                honor_taints: false,
+            }]
+            .into();
+        }
+        _ => {}
+    }
+    made.spec = Arc::new(spec);
+    if !may_move {
+        made.drain.safe_to_evict = SafeToEvict::No;
+    }
+    made
+}
+
+/// Carries a plan out as it says: nodes go in its order, and each pod goes where the plan says.
+fn carry_out(cluster: &Cluster, settings: &Settings, plan: &ScaleDown) -> Cluster {
+    let turn = Turn::new(cluster, settings, now());
+    let mut after = cluster.clone();
+    for removal in &plan.delete {
+        after.nodes.retain(|node| node.name != removal.node);
+        for (pod, to) in &removal.moves {
+            after.pods[*pod].scheduling = Scheduling::On(turn.snapshot.name(*to).into());
+            let labels: &Labels = &cluster.pods[*pod].spec.labels;
+            let over = after.budgets.iter_mut().filter(|b| b.selector.matches(labels));
+            over.for_each(|budget| budget.disruptions_allowed -= 1);
+        }
+    }
+    after.groups.iter_mut().for_each(|group| group.status = GroupStatus::default());
+    after
+}
+
+fn summary(plan: &ScaleDown) -> (Vec<String>, Vec<String>, BTreeMap<String, &'static str>) {
+    let texts = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
+    let kept = plan.unremovable.iter().map(|(node, keep)| (node.to_string(), keep.code()));
+    (texts(unneeded(plan)), texts(names(plan)), kept.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn every_pod_of_a_removed_node_has_a_place((cluster, settings) in random_world()) {
+        let plan = plan(&cluster, &settings, &Status::default());
+        let mut snapshot = Snapshot::new(&cluster, |_| true);
+        let gone: Vec<_> = plan.delete.iter().map(|r| snapshot.node(&r.node).unwrap()).collect();
+        for removal in &plan.delete {
+            let node = snapshot.node(&removal.node).unwrap();
+            let leaving = snapshot.pods_on(node).to_vec();
+            prop_assert_eq!(leaving.len(), removal.moves.len(), "every pod of {} is moved", removal.node);
+            leaving.iter().for_each(|pod| snapshot.remove(*pod));
+            snapshot.close(node);
+            for (pod, to) in &removal.moves {
+                prop_assert!(!gone.contains(to), "a pod is moved to a node that goes");
+                let refusal = snapshot.why_not(*pod, *to);
+                prop_assert!(refusal.is_none(), "{:?} at {}", refusal, snapshot.name(*to));
+                snapshot.place(*pod, *to);
+            }
+            snapshot.remove_node(node);
+        }
+    }
+
+    #[test]
+    fn no_plan_exceeds_a_limit_or_a_budget((cluster, settings) in random_world()) {
+        let plan = plan(&cluster, &settings, &Status::default());
+        let drains = plan.delete.iter().filter(|r| r.is_drain()).count();
+        prop_assert!(plan.delete.len() <= settings.scale_down.max_parallel as usize);
+        prop_assert!(drains <= settings.scale_down.max_drain_parallel as usize);
+        let after = carry_out(&cluster, &settings, &plan);
+        for group in &cluster.groups {
+            let size = |c: &Cluster| c.nodes.iter().filter(|n| n.group.as_ref() == Some(&group.name)).count();
+            let least = size(&cluster).min(group.min as usize);
+            prop_assert!(size(&after) >= least, "{} has too few nodes", group.name);
+        }
+        let least = (cluster.nodes.len() as i64 * 4).min(settings.limits.cores.min);
+        prop_assert!(after.nodes.len() as i64 * 4 >= least, "too few cores are left");
+        for budget in &after.budgets {
+            prop_assert!(budget.disruptions_allowed >= 0, "{} is broken", budget.name);
+        }
+    }
+
+    #[test]
+    fn a_second_look_wants_nothing_more((mut cluster, _) in random_world()) {
+        let settings = eager();
+        cluster.groups.iter_mut().for_each(|group| group.min = 0);
+        let first = plan(&cluster, &settings, &Status::default());
+        let after = carry_out(&cluster, &settings, &first);
+        let second = plan(&after, &settings, &Status::default());
+        prop_assert_eq!(names(&second), Vec::<&str>::new(), "after {:?}", names(&first));
+    }
+
+    #[test]
+    fn every_node_goes_or_has_a_reason_to_stay((cluster, settings) in random_world()) {
+        let plan = plan(&cluster, &settings, &Status::default());
+        for node in &cluster.nodes {
+            let goes = plan.delete.iter().filter(|r| r.node == node.name).count();
+            let stays = plan.unremovable.iter().filter(|(name, _)| *name == node.name).count();
+            prop_assert_eq!(goes + stays, 1, "{}", node.name);
+        }
+        for removal in &plan.delete {
+            prop_assert!(unneeded(&plan).contains(&&*removal.node));
+        }
+    }
+
+    #[test]
+    fn the_order_of_lists_decides_nothing((cluster, settings) in random_world()) {
+        let mut turned = cluster.clone();
+        turned.nodes.reverse();
+        turned.pods.reverse();
+        turned.groups.reverse();
+        turned.budgets.reverse();
+        turned.workloads.reverse();
+        let status = Status::default();
+        prop_assert_eq!(
+            summary(&plan(&cluster, &settings, &status)),
+            summary(&plan(&turned, &settings, &status))
+        );
+    }
+}

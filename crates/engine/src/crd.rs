@@ -1,0 +1,97 @@
+//! How does a CustomResourceDefinition become a served kind?
+//!
+//! The definition is an object like any other; what makes it special is that its versions are served, with their
+//! schemas, once its names are accepted. Deleting it deletes its objects first.
+
+mod check;
+mod defaulting;
+mod definition;
+mod pruning;
+mod serve;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub(crate) use definition::{default, prepare_create, prepare_update, validate, warnings};
+pub(crate) use serve::{FINALIZER, install, settle, sync};
+
+use crate::builtin::field::FieldError;
+use crate::schema::decode::{self, Decoded, Error};
+use crate::schema::{Structural, Types};
+
+/// What the write path knows of one version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    schema: Option<Structural>,
+    /// The schema as it was written, for OpenAPI.
+    pub(crate) document: Value,
+    /// Whether any part of the schema has rules in CEL.
+    has_rules: bool,
+    /// What a client is told when it uses the version.
+    pub(crate) deprecation: Option<String>,
+    /// Where the `scale` subresource finds its numbers.
+    pub(crate) scale: Option<Scale>,
+}
+
+/// Where in an object its `scale` is.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    pub(crate) replicas: String,
+    pub(crate) status_replicas: String,
+    pub(crate) selector: Option<String>,
+}
+
+impl Custom {
+    /// Brings a document into the form of its version: unknown fields out, defaults in. What was unknown is listed.
+    pub(crate) fn settle(&self, mut document: Value) -> Result<Decoded, Error> {
+        let mut strict = Vec::new();
+        if document["metadata"].is_null()
+            && let Some(map) = document.as_object_mut()
+        {
+            map.remove("metadata");
+        }
+        if let Some(meta) = document.get("metadata") {
+            let settled = metadata(meta, "metadata")?;
+            strict.extend(settled.strict);
+            document["metadata"] = settled.value;
+        }
+        if let Some(schema) = &self.schema {
+            let mut unknown = pruning::prune(schema, &mut document)?;
+            unknown.sort();
+            strict.extend(unknown);
+            self.default(&mut document);
+        }
+        Ok(Decoded { value: document, strict })
+    }
+
+    /// Fills in the defaults of the schema.
+    pub(crate) fn default(&self, document: &mut Value) {
+        if let Some(schema) = &self.schema {
+            defaulting::apply(schema, document);
+        }
+    }
+
+    /// Checks an object against the schema.
+    pub(crate) fn check(&self, document: &Value) -> Vec<FieldError> {
+        self.schema.as_ref().map(|s| check::object(s, self.has_rules, document)).unwrap_or_default()
+    }
+
+    /// The shape that patches and server-side apply walk.
+    pub(crate) fn types(&self) -> Option<Arc<Types>> {
+        self.schema.as_ref().map(|s| Arc::new(s.shape()))
+    }
+}
+
+/// Decodes metadata, in which a custom resource has no say.
+fn metadata(meta: &Value, path: &str) -> Result<Decoded, Error> {
+    let shape = Types::builtin().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    let mut decoded = decode::value(meta, shape).map_err(|error| {
+        let at = |text: String| text.replace("Go struct field .", "Go struct field ObjectMeta.");
+        Error::Type(at(error.to_string()))
+    })?;
+    for note in &mut decoded.strict {
+        *note = note.replacen("field \"", &format!("field \"{path}."), 1);
+    }
+    Ok(decoded)
+}

@@ -1,0 +1,87 @@
+//! Which fields does a schema not know?
+
+use serde_json::Value;
+
+use super::metadata;
+use crate::schema::Structural;
+use crate::schema::decode::Error;
+
+/// Drops the fields that a schema does not know, and lists them as strict decoding does.
+pub(super) fn prune(schema: &Structural, document: &mut Value) -> Result<Vec<String>, Error> {
+    let mut unknown = Vec::new();
+    walk(schema, document, true, "", &mut unknown)?;
+    Ok(unknown)
+}
+
+fn walk(
+    schema: &Structural,
+    value: &mut Value,
+    is_object_root: bool,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), Error> {
+    match value {
+        Value::Object(map) => {
+            let free = schema.preserves_unknown || schema.keeps_all();
+            let mut dropped = Vec::new();
+            for (key, child) in map.iter_mut() {
+                let step = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                if is_object_root && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
+                    if key == "metadata" && !path.is_empty() && child.is_object() {
+                        let settled = metadata(child, &step)?;
+                        unknown.extend(settled.strict);
+                        *child = settled.value;
+                    }
+                    continue;
+                }
+                match schema.properties.get(key).or_else(|| schema.values_schema()) {
+                    Some(inner) => walk(inner, child, inner.is_embedded, &step, unknown)?,
+                    None if free => {}
+                    None => {
+                        unknown.push(format!("unknown field \"{step}\""));
+                        dropped.push(key.clone());
+                    }
+                }
+            }
+            for key in dropped {
+                map.remove(&key);
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = &schema.items {
+                for (index, child) in list.iter_mut().enumerate() {
+                    walk(items, child, items.is_embedded, &format!("{path}[{index}]"), unknown)?;
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_fields_go_unless_the_schema_keeps_them() {
+        let schema = Structural::read(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "a": {"type": "string"}, "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}}}}}))
+        .unwrap();
+        let mut document = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "foo": 1, "spec": {
+            "a": "x", "z": 1, "any": {"deep": {"er": 1}}, "list": [{"b": "x", "c": 1}]}});
+        let unknown = prune(&schema, &mut document).unwrap();
+        let expected = [
+            "unknown field \"foo\"",
+            "unknown field \"spec.list[0].c\"",
+            "unknown field \"spec.z\"",
+        ];
+        assert_eq!(unknown, expected);
+        assert_eq!(
+            document["spec"],
+            json!({"a": "x", "any": {"deep": {"er": 1}}, "list": [{"b": "x"}]})
+        );
+    }
+}

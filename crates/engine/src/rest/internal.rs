@@ -1,0 +1,123 @@
+//! What the engine itself does to objects, on nobody's request.
+//!
+//! The same paths as for clients, so that finalizers, grace periods and watchers are respected; but nothing is reset,
+//! and nobody becomes the owner of a field.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::create::{self, Owners};
+use super::delete::{self, Options};
+use super::form::Form;
+use super::query::Query;
+use super::{Call, Caller, update};
+use crate::core::Core;
+use crate::resource::Resource;
+use crate::table::Include;
+
+/// What becomes of the dependents of an object that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Call {
+    /// Makes a request of the engine's own.
+    pub(crate) fn internal(
+        core: &Arc<Core>,
+        resource: &Arc<Resource>,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            resource: Arc::clone(resource),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            subresource: None,
+            query: Query::default(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            form: Form::JSON,
+            include: Include::default(),
+            caller: Caller::admin(),
+            is_patch: false,
+            is_internal: true,
+            warnings: Mutex::default(),
+        }
+    }
+}
+
+/// Deletes an object, if it is there and, given its uid, still is that one.
+pub(crate) async fn delete(
+    core: &Arc<Core>,
+    resource: &Arc<Resource>,
+    namespace: Option<&str>,
+    name: &str,
+    uid: Option<&str>,
+    propagation: Propagation,
+) {
+    let propagation = match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    };
+    let options = Options {
+        uid: uid.map(str::to_owned),
+        propagation: Some(propagation.to_owned()),
+        ..Options::default()
+    };
+    let call = Call::internal(core, resource, namespace, Some(name));
+    if let Err(status) = delete::delete(&call, name, &options).await
+        && status.reason != "NotFound"
+    {
+        tracing::debug!(kind = resource.kind, name, why = status.message, "could not delete");
+    }
+}
+
+/// Changes an object, if it is there.
+pub(crate) async fn change(
+    core: &Arc<Core>,
+    resource: &Arc<Resource>,
+    namespace: Option<&str>,
+    name: &str,
+    edit: impl Fn(&mut Value),
+) {
+    let call = Call::internal(core, resource, namespace, Some(name));
+    let changed = update::change(&call, false, Owners::Noted, |old| {
+        let mut object = old.cloned().unwrap_or_default();
+        edit(&mut object);
+        Ok(object)
+    });
+    if let Err(status) = changed.await
+        && status.reason != "NotFound"
+    {
+        tracing::debug!(kind = resource.kind, name, why = status.message, "could not change");
+    }
+}
+
+/// Makes an object, unless there is one of that name.
+pub(crate) async fn create(
+    core: &Arc<Core>,
+    resource: &Arc<Resource>,
+    namespace: Option<&str>,
+    mut object: Value,
+) {
+    let call = Call::internal(core, resource, namespace, None);
+    object["apiVersion"] = resource.api_version().into();
+    object["kind"] = resource.kind.as_str().into();
+    let made = match create::match_namespace(&call, &mut object) {
+        Ok(()) => create::create(&call, object, Owners::Noted).await.map(drop),
+        Err(status) => Err(status),
+    };
+    if let Err(status) = made
+        && status.reason != "AlreadyExists"
+    {
+        tracing::debug!(kind = resource.kind, why = status.message, "could not create");
+    }
+}

@@ -1,0 +1,228 @@
+//! What does a request's patch make of an object?
+
+use serde_json::{Value, json};
+
+use super::create::{self, Owners};
+use super::{Call, Reply, decode, form, meta, owner, update};
+use crate::patch;
+use crate::quote::quote;
+use crate::resource::Origin;
+use crate::schema::{Shape, Types};
+use crate::status::{Answer, Status};
+
+/// Patches an object, or the part that the request names.
+pub(super) async fn answer(call: &Call) -> Answer<Reply> {
+    let patch = Patch::read(call)?;
+    let is_apply = patch.form == Form::Apply;
+    let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
+    let makes = is_apply && call.subresource.is_none();
+    let changed = update::change(call, makes, owners, |old| {
+        let object = if is_apply {
+            patch.applied(call, old)?
+        } else {
+            let mut object = old.cloned().unwrap_or_default();
+            patch.apply(&mut object, call.resource.shape())?;
+            patch.decode(call, object)?
+        };
+        checked(call, object, old)
+    })
+    .await?;
+    Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
+}
+
+/// Applies the patch of a request to the scale of an object.
+pub(super) fn scaled(call: &Call, mut scale: Value) -> Answer<Value> {
+    let shape = Types::builtin().kind("autoscaling", "v1", "Scale");
+    Patch::read(call)?.apply(&mut scale, shape)?;
+    Ok(scale)
+}
+
+/// Refuses an outcome that is another object than the one the request names.
+fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value> {
+    let uid = meta::text(&object, "uid");
+    match old {
+        None if !uid.is_empty() => {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Status::conflict(&call.resource, call.name(), &why));
+        }
+        Some(old) if !uid.is_empty() && uid != meta::text(old, "uid") => {
+            return Err(immutable_uid(call, uid));
+        }
+        _ => {}
+    }
+    create::match_namespace(call, &mut object)?;
+    match meta::text(&object, "name") {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name()
+        ))),
+        name if name != call.name() => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name()
+        ))),
+        _ => Ok(object),
+    }
+}
+
+/// Says that a patch may not make another object of this one. The real server finds this twice.
+fn immutable_uid(call: &Call, uid: &str) -> Box<Status> {
+    let (kind, group) = (&call.resource.kind, &call.resource.group);
+    let why = format!("Invalid value: {}: field is immutable", quote(uid));
+    let said = crate::resource::qualified(kind, group);
+    let mut status = Status::new(
+        422,
+        "Invalid",
+        format!("{said} \"{}\" is invalid: metadata.uid: {why}", call.name()),
+    );
+    status.details = Some(crate::status::details(call.name(), group, kind));
+    let cause = json!({"reason": "FieldValueInvalid", "message": why, "field": "metadata.uid"});
+    status.cause(cause.clone()).cause(cause)
+}
+
+/// A patch, and what strict validation would refuse in the patch itself.
+struct Patch {
+    form: Form,
+    document: Value,
+    strict: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl Patch {
+    fn read(call: &Call) -> Answer<Self> {
+        let form = Form::of(call)?;
+        check_options(call, form == Form::Apply)?;
+        if form == Form::Apply {
+            let document = configuration(call)?;
+            return Ok(Self { form, document, strict: Vec::new() });
+        }
+        let prefix = if form == Form::Strategic { "" } else { "error decoding patch: " };
+        let decoded = crate::schema::decode::json(&call.body, None)
+            .map_err(|err| Status::bad_request(format!("{prefix}{err}")))?;
+        let mut patch = Self { form, document: decoded.value, strict: decoded.strict };
+        if form == Form::Json {
+            let read = patch::json::Patch::decode(patch.document.clone()).map_err(refused)?;
+            patch.strict.iter_mut().for_each(|problem| problem.insert_str(0, "json patch "));
+            patch.strict.extend(read.unknown);
+        }
+        Ok(patch)
+    }
+
+    /// Applies any patch but a configuration.
+    fn apply(&self, object: &mut Value, shape: Option<Shape<'_>>) -> Answer<()> {
+        let document = self.document.clone();
+        match self.form {
+            Form::Json => {
+                patch::json::Patch::decode(document).and_then(|patch| patch.apply(object))
+            }
+            Form::Merge | Form::Apply => patch::merge::apply(object, document),
+            Form::Strategic => patch::strategic::apply(object, document, shape),
+        }
+        .map_err(refused)
+    }
+
+    /// Brings an outcome into the form in which an object of the kind is read.
+    fn decode(&self, call: &Call, object: Value) -> Answer<Value> {
+        decode::outcome(call, &object, &self.strict)?.map_err(|why| {
+            let patched = match self.form {
+                Form::Strategic => patch::go_value(&self.document),
+                Form::Json | Form::Merge | Form::Apply => object.to_string(),
+            };
+            let why = format!("Invalid value: {}: {why}", quote(&patched));
+            let mut status = Status::new(422, "Invalid", format!(" \"\" is invalid: patch: {why}"));
+            status.details = Some(serde_json::Map::new());
+            status.cause(json!({"reason": "FieldValueInvalid", "message": why, "field": "patch"}))
+        })
+    }
+
+    fn applied(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+        let object = owner::apply(call, old, &self.document)?;
+        decode::outcome(call, &object, &[])?.map_err(|why| Status::new(500, "", why))
+    }
+}
+
+impl Form {
+    fn of(call: &Call) -> Answer<Self> {
+        let is_builtin = call.resource.origin == Origin::BuiltIn;
+        match decode::media(call) {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if is_builtin => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ if is_builtin => {
+                let mut status =
+                    Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                status.details = Some(serde_json::Map::new());
+                Err(status)
+            }
+            _ => Err(form::unknown_format(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+        }
+    }
+}
+
+/// Reads an applied configuration.
+fn configuration(call: &Call) -> Answer<Value> {
+    let applied = form::yaml(&call.body)
+        .map_err(|err| Status::bad_request(format!("error decoding YAML: {}", err.message)))?;
+    if !applied.is_object() && !applied.is_null() {
+        return Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
+             of type map[string]interface {{}}",
+            patch::type_name(&applied)
+        )));
+    }
+    patch::apply::check_kind(&applied, &call.resource.api_version(), &call.resource.kind)
+        .map_err(|err| Status::bad_request(err.to_string()))?;
+    Ok(applied)
+}
+
+/// Refuses options that a patch of this form does not have, or has to have.
+fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
+    let mut wrong = Vec::new();
+    if is_apply && call.query.get("fieldManager").is_none() {
+        wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
+    }
+    if let Some(manager) = call.query.get("fieldManager") {
+        if manager.len() > 128 {
+            wrong.push(("fieldManager", "Too long: may not be more than 128 bytes".to_owned()));
+        }
+        if manager.chars().any(char::is_control) {
+            let why = format!(
+                "Invalid value: {}: should only contain printable characters",
+                quote(manager)
+            );
+            wrong.push(("fieldManager", why));
+        }
+    }
+    if !is_apply && call.query.flag("force").is_some() {
+        wrong.push(("force", "Forbidden: may not be specified for non-apply patch".to_owned()));
+    }
+    super::list::invalid_options("PatchOptions", &wrong)
+}
+
+fn refused(err: patch::Error) -> Box<Status> {
+    let message = err.to_string();
+    match err {
+        patch::Error::Malformed(_) => Status::bad_request(message),
+        patch::Error::TooManyOperations { .. } => {
+            Status::new(413, "RequestEntityTooLarge", message)
+        }
+        patch::Error::DoesNotApply(_) => {
+            let message = "the server rejected our request due to an error in our request";
+            let mut status = Status::new(422, "Invalid", message);
+            status.details = Some(serde_json::Map::new());
+            status
+        }
+        patch::Error::Unexpected(_) => Status::new(500, "", message),
+    }
+}
