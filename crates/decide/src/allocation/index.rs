@@ -153,11 +153,12 @@ impl Index {
     }
 
     fn scan(&self, request: &Request, selector: usize) -> Option<usize> {
-        let seen = self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let slot = slot.as_ref()?;
-            Some((index, &slot.server, self.loads[slot.node]))
-        });
-        best(request, &request.selectors[selector], seen)
+        let seen = self.slots.iter().enumerate();
+        let seen = seen.filter_map(|(index, slot)| Some((index, &slot.as_ref()?.server)));
+        let load = |index: usize, _: &GameServer| {
+            self.slots[index].as_ref().and_then(|slot| self.loads[slot.node])
+        };
+        best(request, &request.selectors[selector], seen, load)
     }
 
     /// Whether a shape was seen before; it is remembered if not.

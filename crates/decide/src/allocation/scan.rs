@@ -30,24 +30,26 @@ pub fn choose(
     nodes: &Occupancy,
 ) -> Option<(usize, usize)> {
     request.selectors.iter().enumerate().find_map(|(index, selector)| {
-        let seen = servers.iter().enumerate().map(|(i, s)| (i, s, nodes.load(&s.node)));
-        Some((best(request, selector, seen)?, index))
+        let load = |_, server: &GameServer| nodes.load(&server.node);
+        Some((best(request, selector, servers.iter().enumerate(), load)?, index))
     })
 }
 
-/// Finds the server to be tried first among those that meet one selector.
+/// Finds the server to be tried first among those that meet one selector; `load` tells how busy a server's node is.
 pub(super) fn best<'a>(
     request: &Request,
     selector: &Selector,
-    servers: impl Iterator<Item = (usize, &'a GameServer, Option<NodeLoad>)>,
+    servers: impl Iterator<Item = (usize, &'a GameServer)>,
+    load: impl Fn(usize, &GameServer) -> Option<NodeLoad>,
 ) -> Option<usize> {
-    let found = servers.filter(|(_, s, _)| selector.takes(&request.namespace, s));
+    let found = servers.filter(|(_, s)| selector.takes(&request.namespace, s));
     if is_random(request.scheduling, &request.priorities) {
         let mut found: Vec<_> = found.collect();
-        found.sort_unstable_by(|(_, a, _), (_, b, _)| a.name.cmp(&b.name));
+        found.sort_unstable_by(|(_, a), (_, b)| a.name.cmp(&b.name));
         return Some(found[Chance::new(request.seed).below(found.len())?].0);
     }
     let first = found
+        .map(|(index, server)| (index, server, load(index, server)))
         .min_by(|(_, a, a_load), (_, b, b_load)| compare(request, (*a, *a_load), (*b, *b_load)));
     first.map(|(index, ..)| index)
 }

@@ -78,10 +78,9 @@ fn sorted<'a>(
 
 /// What a server is compared by where the comparison is sound, found once.
 struct Key<'a> {
-    /// False for a server on a packed node that has yet to become Ready.
-    is_ready: bool,
-    /// The first priority has its place here, since few have more.
-    first: Option<Rank>,
+    /// Whether the server was ever Ready, where that counts, and then the first priority: most are told apart by that, and
+    /// one number compares faster than several.
+    code: u128,
     others: Box<[Rank]>,
     /// The age counts only where servers are Distributed.
     created_at: Option<Timestamp>,
@@ -92,9 +91,9 @@ impl<'a> Key<'a> {
     fn of(server: &'a GameServer, scheduling: Scheduling, priorities: &[Priority]) -> Self {
         let mut ranks = priorities.iter().map(|p| p.rank(server));
         let is_packed = scheduling == Scheduling::Packed;
+        let is_ready = !(is_packed && server.state.is_before_ready());
         Self {
-            is_ready: !(is_packed && server.state.is_before_ready()),
-            first: ranks.next(),
+            code: u128::from(is_ready) << 127 | ranks.next().map_or(0, Rank::code),
             others: ranks.collect(),
             created_at: (!is_packed).then_some(server.created_at),
             server,
@@ -102,9 +101,8 @@ impl<'a> Key<'a> {
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        let ranks = |key: &Self| (key.is_ready, key.first);
-        ranks(self)
-            .cmp(&ranks(other))
+        self.code
+            .cmp(&other.code)
             .then_with(|| self.others.cmp(&other.others))
             .then_with(|| self.created_at.cmp(&other.created_at))
             .then_with(|| self.server.name.cmp(&other.server.name))

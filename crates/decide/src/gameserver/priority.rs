@@ -29,6 +29,14 @@ pub struct Rank {
     number: i64,
 }
 
+impl Rank {
+    /// Gives the rank as one number of 65 bits that compares alike.
+    pub(crate) fn code(self) -> u128 {
+        let from_zero = self.number.cast_unsigned() ^ (1 << 63);
+        u128::from(self.after) << 64 | u128::from(from_zero)
+    }
+}
+
 /// Where a priority finds its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
@@ -134,5 +142,21 @@ impl Missing {
             Self::First => Ordering::Less,
             Self::Undecided => Ordering::Equal,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_their_codes_compare_alike() {
+        let numbers = [i64::MIN, -1, 0, 1, i64::MAX];
+        let ranks: Vec<Rank> = [false, true]
+            .into_iter()
+            .flat_map(|after| numbers.map(|number| Rank { after, number }))
+            .collect();
+        assert!(ranks.is_sorted());
+        assert!(ranks.is_sorted_by_key(|rank| rank.code()));
     }
 }
