@@ -25,11 +25,14 @@ struct Args {
 #[derive(Subcommand)]
 enum Bench {
     /// Sizes of fleets and choices of game servers
-    DecideFleet,
+    #[command(name = "decide-fleet")]
+    Fleet,
     /// Sizes by checks
-    DecideMetrics,
+    #[command(name = "decide-metrics")]
+    Metrics,
     /// Nodes to add and to remove
-    DecideNodes {
+    #[command(name = "decide-nodes")]
+    Nodes {
         /// Measure only this case, in this process
         #[arg(long, hide = true)]
         case: Option<usize>,
@@ -39,9 +42,9 @@ enum Bench {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
-        Bench::DecideFleet => decide_fleet::run(),
-        Bench::DecideMetrics => decide_metrics::run(),
-        Bench::DecideNodes { case } => match decide_nodes::run(case)? {
+        Bench::Fleet => decide_fleet::run(),
+        Bench::Metrics => decide_metrics::run(),
+        Bench::Nodes { case } => match decide_nodes::run(case)? {
             Some(report) => report,
             None => return Ok(()),
         },
