@@ -18,6 +18,12 @@ enum Side {
     Above,
 }
 
+/// A new size, and the capacity that was asked for if a limit stood in the way.
+struct Step {
+    to: i32,
+    asked: Option<i64>,
+}
+
 impl Room<'_> {
     pub(super) fn upstream(&self) -> Result<Found, Refusal> {
         let (min, max, capacity) = (self.policy.min, self.policy.max, self.sum.capacity);
@@ -35,34 +41,33 @@ impl Room<'_> {
         let spare = capacity.saturating_sub(self.sum.count);
         let wanted = self.wanted();
         let status = self.seen.fleet.status.replicas;
-        let (to, limited) = match (spare.cmp(&wanted), side) {
+        let is_ample = spare > wanted;
+        let step = match (spare.cmp(&wanted), side) {
             (_, Side::Below) => self.up_to_min()?,
             (Ordering::Greater, _) => self.down_to(wanted),
             (_, Side::Above) => self.down_to_max(),
-            (Ordering::Equal, Side::Within) => (status, false),
+            (Ordering::Equal, Side::Within) => Step { to: status, asked: None },
             (Ordering::Less, Side::Within) => self.up_to(wanted, spare)?,
         };
         let mut reasons = vec![Reason::buffer(spare, wanted)];
-        if limited {
-            reasons.push(match side {
-                Side::Above => Reason::AtMaximum { asked: capacity, max },
-                Side::Within if to > status => Reason::AtMaximum { asked: capacity, max },
-                Side::Below | Side::Within => Reason::AtMinimum { asked: capacity, min },
-            });
-        }
-        Ok(Found { to, limited, reasons })
+        reasons.extend(step.asked.map(|asked| {
+            let by_min = side == Side::Below || is_ample;
+            if by_min { Reason::AtMinimum { asked, min } } else { Reason::AtMaximum { asked, max } }
+        }));
+        Ok(Found { to: step.to, limited: step.asked.is_some(), reasons })
     }
 
-    fn up_to_min(&self) -> Result<(i32, bool), Refusal> {
+    fn up_to_min(&self) -> Result<Step, Refusal> {
         if self.template.capacity <= 0 {
             return Err(self.no_room());
         }
         let lacking = self.policy.min.saturating_sub(self.sum.capacity);
         let servers = ceil_div(lacking, self.template.capacity);
-        Ok((plus(self.seen.fleet.status.replicas, servers), true))
+        let to = plus(self.seen.fleet.status.replicas, servers);
+        Ok(Step { to, asked: Some(self.sum.capacity) })
     }
 
-    fn up_to(&self, wanted: i64, spare: i64) -> Result<(i32, bool), Refusal> {
+    fn up_to(&self, wanted: i64, spare: i64) -> Result<Step, Refusal> {
         if self.gain() <= 0 {
             return Err(self.no_room());
         }
@@ -71,47 +76,49 @@ impl Room<'_> {
         let capacity = self.template.capacity.max(1);
         let total = servers.saturating_mul(capacity).saturating_add(self.sum.capacity);
         if total <= self.policy.max {
-            return Ok((plus(replicas, servers), false));
+            return Ok(Step { to: plus(replicas, servers), asked: None });
         }
         let servers = self.policy.max.saturating_sub(self.sum.capacity) / capacity;
-        Ok((plus(replicas, servers), true))
+        Ok(Step { to: plus(replicas, servers), asked: Some(total) })
     }
 
-    fn down_to_max(&self) -> (i32, bool) {
+    fn down_to_max(&self) -> Step {
         let (mut replicas, mut capacity) = (self.seen.fleet.status.replicas, self.sum.capacity);
         for server in self.walk() {
             if capacity <= self.policy.max {
                 break;
             }
-            replicas -= 1;
+            replicas = replicas.saturating_sub(1);
             capacity = capacity.saturating_sub(self.of(server).map_or(0, |c| c.capacity));
         }
-        (replicas.max(1), true)
+        Step { to: replicas.max(1), asked: Some(self.sum.capacity) }
     }
 
-    fn down_to(&self, wanted: i64) -> (i32, bool) {
+    fn down_to(&self, wanted: i64) -> Step {
         let min = self.policy.min;
         let (mut replicas, mut sum) = (self.seen.fleet.status.replicas, self.sum);
+        let enough = sum.count.saturating_add(wanted);
         if sum.capacity == min {
-            return (replicas, true);
+            return Step { to: replicas, asked: Some(enough) };
         }
         for server in self.walk() {
-            replicas -= 1;
+            let before = replicas;
+            replicas = replicas.saturating_sub(1);
             let Some(own) = self.of(server) else { continue };
             sum.count = sum.count.saturating_sub(own.count);
             sum.capacity = sum.capacity.saturating_sub(own.capacity);
             let spare = sum.capacity.saturating_sub(sum.count);
             if spare < wanted {
-                return (replicas + 1, false);
+                return Step { to: before, asked: None };
             } else if sum.capacity < min {
-                return (replicas + 1, true);
+                return Step { to: before, asked: Some(sum.capacity) };
             } else if spare == wanted {
-                return (replicas, false);
+                return Step { to: replicas, asked: None };
             } else if sum.capacity == min {
-                return (replicas, true);
+                return Step { to: replicas, asked: Some(enough) };
             }
         }
-        (replicas.max(1), false)
+        Step { to: replicas.max(1), asked: None }
     }
 
     /// Servers that can be deleted, and those that are being deleted already.

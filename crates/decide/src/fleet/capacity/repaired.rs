@@ -69,12 +69,12 @@ impl Room<'_> {
                 }
                 break;
             }
-            (to, sum) = (to - 1, next);
+            (to, sum) = (to.saturating_sub(1), next);
         }
         // What players are on cannot go, but what of it is beyond the maximum must not be replaced either.
         if sum.capacity > max {
             for server in self.leaving(true) {
-                (to, sum) = (to - 1, self.without(sum, server));
+                (to, sum) = (to.saturating_sub(1), self.without(sum, server));
                 if sum.capacity <= max {
                     break;
                 }
