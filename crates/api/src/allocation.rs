@@ -12,9 +12,7 @@ pub use actions::{CounterAction, ListAction, MetaPatch};
 pub use gameserverallocation::{
     GameServerAllocation, GameServerAllocationSpec, MultiClusterSetting,
 };
-pub use selector::{
-    CounterSelector, GameServerSelector, ListSelector, PlayerSelector, SelectedState,
-};
+pub use selector::{CounterSelector, GameServerSelector, ListSelector, SelectedState};
 pub use status::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
 
 pub(crate) use gameserverallocation::KIND as GAME_SERVER_ALLOCATION;

@@ -19,9 +19,6 @@ pub struct GameServerSelector {
     /// The state it must be in: `Ready` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub game_server_state: Option<SelectedState>,
-    /// Player tracking, which has given way to lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub players: Option<PlayerSelector>,
     /// What must hold of its counters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, CounterSelector>,
@@ -38,16 +35,6 @@ pub enum SelectedState {
     Ready,
     /// Someone has it, and more may come.
     Allocated,
-}
-
-/// Player tracking, which has given way to lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PlayerSelector {
-    /// The least room for players.
-    pub min_available: i64,
-    /// The most room for players.
-    pub max_available: i64,
 }
 
 /// What must hold of a counter. A greatest value of 0 is no bound.

@@ -30,10 +30,6 @@ pub(super) fn problems(spec: &GameServerAllocationSpec) -> Vec<Problem> {
 
 fn selector(selector: &GameServerSelector, path: &str) -> Vec<Problem> {
     let mut out = labels::selector(&selector.match_labels, &selector.match_expressions, path);
-    if selector.players.is_some() {
-        let message = "player tracking is not available; keep players in a list";
-        out.push(Problem::new(format!("{path}.players"), message));
-    }
     for (key, c) in &selector.counters {
         let path = format!("{path}.counters[{key}]");
         out.extend(bounds(&path, ("minCount", c.min_count), ("maxCount", c.max_count)));

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use decide::allocation::ClusterPolicy;
 use k8s_openapi::ByteString;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
@@ -62,6 +63,17 @@ pub struct ConnectionInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::base64")]
     pub server_ca: Option<ByteString>,
+}
+
+impl GameServerAllocationPolicy {
+    /// Gives what the choice of a cluster looks at.
+    pub fn view(&self) -> ClusterPolicy {
+        ClusterPolicy {
+            cluster: self.spec.connection_info.cluster_name.as_str().into(),
+            priority: self.spec.priority,
+            weight: i32::try_from(self.spec.weight).unwrap_or(i32::MAX),
+        }
+    }
 }
 
 /// GameServerAllocationPolicy, as engines and `evaluate` see it.

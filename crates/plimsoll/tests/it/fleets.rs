@@ -161,6 +161,16 @@ fn an_allocation_keeps_what_it_does_not_know_of_the_game_server() {
     assert_eq!(found["warnings"][0]["code"], "ListActionError");
 }
 
+#[test]
+fn agones_documents_of_both_dialects_are_taken_as_written() {
+    for file in ["fleetautoscaler-specification", "counts-and-lists-design"] {
+        let path = format!("crates/api/tests/it/documents/{file}.yaml");
+        let done = plimsoll().args(["evaluate", "-f", &path]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{said}");
+    }
+}
+
 /// Feeds the program recorded cases with one thing changed to nonsense. It may decide or refuse, but never fall over.
 #[test]
 fn nonsense_is_decided_or_refused_but_never_panics() {

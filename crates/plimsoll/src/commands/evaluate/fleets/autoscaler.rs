@@ -35,10 +35,8 @@ pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Optio
 /// Answers where the fleet is missing: among other fleets that is what a cluster would say too; without any fleet the files
 /// are not meant as a world.
 fn missing(object: &Object, world: &World, fleet: &str) -> Option<Decision> {
-    if world.of("Fleet").next().is_none() {
-        world.only_validated(object, &format!("{fleet} is not in the files"));
-        return None;
-    }
+    world.only_validated(object, &format!("{fleet} is not in the files"));
+    world.of("Fleet").next()?;
     let message = format!("{fleet} does not exist");
     let decision = Decision::about(object)
         .line(format!("FleetNotFound: {message}"))
