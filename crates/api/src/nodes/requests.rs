@@ -39,8 +39,12 @@ pub(super) fn of(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
         *sum = sum.saturating_add(amount(name, quantity));
     }
     total.remove("pods");
-    total.into_iter().collect()
+    total.into_iter().map(|(name, amount)| (name, amount.min(MOST))).collect()
 }
+
+/// The most of one resource that a pod or a node is taken to have: a pebibyte, and so much of anything else. Sums over
+/// whole nodes stay exact that way, whatever a file says.
+const MOST: i64 = 1 << 50;
 
 /// Tells whether an init container keeps running beside the others.
 pub(super) fn is_sidecar(container: &Container) -> bool {
@@ -56,7 +60,8 @@ pub(super) fn amount(name: &str, quantity: &Quantity) -> i64 {
 
 /// Reads what a node has.
 pub(super) fn all(amounts: Option<&BTreeMap<String, Quantity>>) -> Resources {
-    amounts.into_iter().flatten().map(|(name, q)| (name.as_str(), amount(name, q))).collect()
+    let amounts = amounts.into_iter().flatten();
+    amounts.map(|(name, q)| (name.as_str(), amount(name, q).min(MOST))).collect()
 }
 
 /// Gives what one container asks for. Where it only has a limit, that is its request: the API server sees to it.
@@ -147,6 +152,7 @@ mod tests {
             (json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}), 3000),
             (json!({"containers": [asks("1e3")]}), 1_000_000),
             (json!({"containers": [asks("nonsense")]}), 0),
+            (json!({"containers": [asks("8E"), asks("8E")]}), MOST),
         ] {
             assert_eq!(requests(json!({"spec": spec})).0, cpu, "{spec}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Budget, PodSpec};
+use super::{Budget, Operator, PodSpec, Requirement};
 
 /// A budget, by its place in the cluster's list.
 pub(super) type BudgetId = usize;
@@ -11,25 +11,45 @@ pub(super) type BudgetId = usize;
 #[derive(Clone, Debug)]
 pub(super) struct Budgets<'a> {
     budgets: &'a [Budget],
-    by_namespace: BTreeMap<&'a str, Vec<BudgetId>>,
+    /// Those that ask for a label, by namespace, key and value: a cluster can have a budget for each of its services.
+    by_label: BTreeMap<(&'a str, &'a str, &'a str), Vec<BudgetId>>,
+    /// The others, by namespace.
+    rest: BTreeMap<&'a str, Vec<BudgetId>>,
     left: Vec<i64>,
 }
 
 impl<'a> Budgets<'a> {
     /// Starts with what each budget allows now.
     pub(super) fn new(budgets: &'a [Budget]) -> Self {
-        let mut by_namespace: BTreeMap<&str, Vec<BudgetId>> = BTreeMap::new();
+        let mut by_label: BTreeMap<_, Vec<BudgetId>> = BTreeMap::new();
+        let mut rest: BTreeMap<&str, Vec<BudgetId>> = BTreeMap::new();
         for (id, budget) in budgets.iter().enumerate() {
-            by_namespace.entry(&budget.namespace).or_default().push(id);
+            let one_value = |r: &'a Requirement| match (r.operator, &*r.values) {
+                (Operator::In, [value]) => Some((&*budget.namespace, &*r.key, &**value)),
+                _ => None,
+            };
+            match budget.selector.requirements.iter().find_map(one_value) {
+                Some(label) => by_label.entry(label).or_default().push(id),
+                None => rest.entry(&budget.namespace).or_default().push(id),
+            }
         }
         let left = budgets.iter().map(|b| i64::from(b.disruptions_allowed.max(0))).collect();
-        Self { budgets, by_namespace, left }
+        Self { budgets, by_label, rest, left }
     }
 
     /// Lists the budgets that cover a pod.
     pub(super) fn covering(&self, pod: &PodSpec) -> Box<[BudgetId]> {
-        let near = self.by_namespace.get(&*pod.namespace).into_iter().flatten().copied();
-        near.filter(|id| self.budgets[*id].selector.matches(&pod.labels)).collect()
+        if self.budgets.is_empty() {
+            return Box::default();
+        }
+        let labels = pod.labels.iter();
+        let near =
+            labels.filter_map(|(key, value)| self.by_label.get(&(&*pod.namespace, key, value)));
+        let near = near.chain(self.rest.get(&*pod.namespace)).flatten().copied();
+        let mut all: Vec<BudgetId> =
+            near.filter(|id| self.budgets[*id].selector.matches(&pod.labels)).collect();
+        all.sort_unstable();
+        all.into()
     }
 
     /// Tells whether each of these budgets has something left.
@@ -75,6 +95,13 @@ mod tests {
         assert!(!budgets.allow(&[0]) && budgets.allow(&[1]));
         budgets.return_to(&[0]);
         assert!(budgets.allow(&[0]));
+        let everything = Budget { selector: LabelSelector::default(), ..budget("a", "all", 1) };
+        let broad = [everything, budget("a", "x", 1)];
+        assert_eq!(
+            *Budgets::new(&broad).covering(&pod),
+            [0, 1],
+            "one that selects all pods counts"
+        );
         let strict = Budgets::new(&all);
         assert_eq!(*strict.covering(&pod), [0, 3], "two budgets over one pod both count");
         assert!(!strict.allow(&[0, 3]));

@@ -23,7 +23,8 @@ pub(super) fn of<'a>(
             || (counted.without_mirror_pods && pod.drain.is_mirror)
     };
     if let Some(gpu) = gpu_of(node) {
-        let asked = pods.filter(|p| !is_left_out(p)).map(|p| p.spec.requests.get(gpu)).sum();
+        let asked = pods.filter(|p| !is_left_out(p)).map(|p| p.spec.requests.get(gpu));
+        let asked = asked.fold(0, i64::saturating_add);
         // A GPU that is not there yet, or not any more, holds nobody.
         return Some(share(asked, node.allocatable.get(gpu)).unwrap_or(0.0));
     }

@@ -1,5 +1,6 @@
 //! What is looked at again and again while nodes are judged: groups and their sizes, budgets, what pods mean.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -24,10 +25,8 @@ pub(super) struct Look<'a> {
     pub(super) going: usize,
     pub(super) draining: usize,
     sizes: BTreeMap<&'a str, Size>,
-    /// The budgets over each class of pods.
-    covering: Vec<Box<[BudgetId]>>,
-    /// Puts classes in an order that does not depend on how pods were listed.
-    pub(super) class_rank: Vec<u32>,
+    /// The budgets over each class of pods, once they were asked for.
+    covering: Vec<OnceCell<Box<[BudgetId]>>>,
 }
 
 /// How large a group is.
@@ -55,9 +54,6 @@ impl<'a> Look<'a> {
         let is_going: Vec<bool> =
             nodes.iter().map(|node| timers::is_going(node, given.now)).collect();
         let budgets = Budgets::new(&cluster.budgets);
-        let covering = (0..snapshot.classes.len())
-            .map(|class| budgets.covering(&snapshot.classes[class].spec))
-            .collect();
         let mut look = Self {
             given,
             rules: Rules::new(&given.settings.scale_down, &cluster.workloads, given.now),
@@ -69,8 +65,7 @@ impl<'a> Look<'a> {
             nodes,
             groups,
             is_going,
-            covering,
-            class_rank: class_ranks(snapshot),
+            covering: vec![OnceCell::new(); snapshot.classes.len()],
         };
         for node in look.nodes().filter(|node| look.is_going[*node]) {
             look.going += 1;
@@ -139,12 +134,13 @@ impl<'a> Look<'a> {
         &self.pods[pod]
     }
 
-    pub(super) fn covering(&self, class: ClassId) -> &[BudgetId] {
-        &self.covering[class]
+    /// Lists the budgets over a pod of a class.
+    pub(super) fn covering(&self, pod: PodId, class: ClassId) -> &[BudgetId] {
+        self.covering[class].get_or_init(|| self.budgets.covering(&self.pods[pod].spec))
     }
 
     pub(super) fn fate(&self, pod: PodId, class: ClassId) -> Fate {
-        self.rules.fate(&self.pods[pod], !self.covering[class].is_empty())
+        self.rules.fate(&self.pods[pod], !self.covering(pod, class).is_empty())
     }
 }
 
@@ -167,26 +163,4 @@ fn sizes<'a>(
         }
     }
     sizes
-}
-
-/// Orders classes by the first name among their pods.
-fn class_ranks(snapshot: &Snapshot<'_>) -> Vec<u32> {
-    let mut first: Vec<Option<(&str, &str)>> = vec![None; snapshot.classes.len()];
-    if first.len() < 2 {
-        return vec![0; first.len()];
-    }
-    for (id, pod) in snapshot.cluster.pods.iter().enumerate() {
-        let name = (&*pod.spec.namespace, &*pod.name);
-        let first = &mut first[snapshot.classes.of_pod(id)];
-        if first.is_none_or(|first| name < first) {
-            *first = Some(name);
-        }
-    }
-    let mut order: Vec<usize> = (0..first.len()).collect();
-    order.sort_by_key(|class| first[*class]);
-    let mut ranks = vec![0; first.len()];
-    for (rank, class) in (0..).zip(order) {
-        ranks[class] = rank;
-    }
-    ranks
 }

@@ -3,6 +3,8 @@
 //! Passes are repeated until one finds nothing more, so that looking again right after the plan was carried out wants
 //! nothing more either.
 
+use std::cmp::Reverse;
+
 use super::eligible;
 use super::keep::Keep;
 use super::look::Look;
@@ -192,7 +194,7 @@ impl Simulation<'_, '_> {
         let mut is_risky = false;
         for (at, pod) in pods.iter().enumerate() {
             let look = self.look;
-            let over = look.covering(snapshot.classes.of_pod(*pod));
+            let over = look.covering(*pod, snapshot.classes.of_pod(*pod));
             if over.is_empty() || self.is_moved[*pod] {
                 continue;
             }
@@ -211,28 +213,34 @@ impl Simulation<'_, '_> {
 
     fn give_back(&mut self, snapshot: &Snapshot<'_>, pods: &[PodId]) {
         for pod in pods.iter().filter(|pod| !self.is_moved[**pod]) {
-            self.budgets.return_to(self.look.covering(snapshot.classes.of_pod(*pod)));
+            let class = snapshot.classes.of_pod(*pod);
+            self.budgets.return_to(self.look.covering(*pod, class));
         }
     }
 
     /// Names the first pod under the same budgets.
     fn first_over(&self, snapshot: &Snapshot<'_>, pods: &[PodId], over: &[BudgetId]) -> Box<str> {
         let same = pods.iter().filter(|pod| {
-            !self.is_moved[**pod] && self.look.covering(snapshot.classes.of_pod(**pod)) == over
+            let class = snapshot.classes.of_pod(**pod);
+            !self.is_moved[**pod] && self.look.covering(**pod, class) == over
         });
         same.map(|pod| self.look.pod(*pod).full_name()).min().unwrap_or_default().into()
     }
 }
 
-/// Puts pods into the order in which they look for another place: important ones first, then large ones.
+/// Puts pods into the order in which they look for another place: important ones first, then large ones, then by name.
 fn sort(look: &Look<'_>, snapshot: &Snapshot<'_>, pods: &mut [PodId]) {
+    let kind = |pod: PodId| (snapshot.classes.of_pod(pod), look.pod(pod).priority);
+    // Pods of one kind are the same to every node, so their names need not be compared.
+    if pods.windows(2).all(|two| kind(two[0]) == kind(two[1])) {
+        return;
+    }
     let key = |pod: &PodId| {
         let seen = look.pod(*pod);
-        let class = snapshot.classes.of_pod(*pod);
         let size = (seen.spec.requests.cpu, seen.spec.requests.memory);
-        (std::cmp::Reverse((seen.priority.unwrap_or(0), size)), look.class_rank[class])
+        (Reverse((seen.priority.unwrap_or(0), size)), &seen.spec.namespace, &seen.name)
     };
-    pods.sort_by_key(key);
+    pods.sort_by(|a, b| key(a).cmp(&key(b)));
 }
 
 /// Orders the nodes that pods may move to: those that stay anyway first, and of those that may go the last one first,
