@@ -28,6 +28,8 @@ pub(crate) struct Custom {
     pub(crate) document: Value,
     /// Whether any part of the schema has rules in CEL.
     has_rules: bool,
+    /// Whether stored objects may be older than the schema's defaults, which then are filled in as they are read.
+    pub(crate) fills_stored: bool,
     /// What a client is told when it uses the version.
     pub(crate) deprecation: Option<String>,
     /// Where the `scale` subresource finds its numbers.

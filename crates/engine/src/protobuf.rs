@@ -160,6 +160,9 @@ fn value(shape: Shape<'_>, wire: Wire<'_>, depth: usize) -> Result<Value, String
             message(shape, "", bytes, &mut object, depth)?;
             Value::Object(object)
         }
+        (What::Any, Wire::Bytes(bytes)) if shape.name().contains("JSONSchemaPropsOr") => {
+            schema_or(shape.name(), bytes, depth)?
+        }
         // What has no fields of its own is JSON inside of a message.
         (What::Object | What::Any, Wire::Bytes(bytes)) => match first_text(bytes)? {
             Some(text) if !text.is_empty() => {
@@ -169,6 +172,33 @@ fn value(shape: Shape<'_>, wire: Wire<'_>, depth: usize) -> Result<Value, String
         },
         (What::Boolean | What::Integer | What::Number, Wire::Bytes([])) => Value::from(0),
         (what, wire) => return Err(format!("{wire:?} is not a value for {what:?}")),
+    })
+}
+
+/// Reads a place where a schema may stand, or a boolean, or several schemas or names.
+fn schema_or(name: &str, bytes: &[u8], depth: usize) -> Result<Value, String> {
+    let depth = depth.checked_sub(1).ok_or("the message is nested too deeply")?;
+    let (base, _) = name.split_once("Or").unwrap_or((name, ""));
+    let inner = Types::builtin().named(base).ok_or("the type of schemas is not known")?;
+    let (mut schema, mut allows, mut several) = (None, false, Vec::new());
+    let number_of_schema = if name.ends_with("OrBool") { 2 } else { 1 };
+    for field in Fields(bytes) {
+        match field? {
+            (1, Wire::Number(n)) => allows = n != 0,
+            (n, Wire::Bytes(bytes)) if n == number_of_schema => {
+                schema = Some(value(inner, Wire::Bytes(bytes), depth)?);
+            }
+            (2, Wire::Bytes(bytes)) if name.ends_with("OrStringArray") => {
+                several.push(Value::String(string(bytes)?));
+            }
+            (2, Wire::Bytes(bytes)) => several.push(value(inner, Wire::Bytes(bytes), depth)?),
+            (_, Wire::Bytes(_) | Wire::Number(_)) => {}
+        }
+    }
+    Ok(match schema {
+        Some(schema) => schema,
+        None if name.ends_with("OrBool") => Value::Bool(allows),
+        None => Value::Array(several),
     })
 }
 

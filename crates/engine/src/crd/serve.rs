@@ -32,14 +32,17 @@ fn words(list: &Value) -> Vec<String> {
 pub(crate) fn resources(crd: &Value) -> Vec<Resource> {
     let spec = &crd["spec"];
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    versions.iter().filter(|v| v["served"] == true).map(|version| resource(spec, version)).collect()
+    versions.iter().filter(|v| v["served"] == true).map(|version| resource(crd, version)).collect()
 }
 
-fn resource(spec: &Value, version: &Value) -> Resource {
+fn resource(crd: &Value, version: &Value) -> Resource {
+    let spec = &crd["spec"];
     let (group, names) = (text(spec, "group"), &spec["names"]);
     let (plural, kind) = (text(names, "plural"), text(names, "kind"));
     let api_version = format!("{group}/{}", text(version, "name"));
-    let custom = custom(version, &api_version, kind);
+    let mut custom = custom(version, &api_version, kind);
+    // Objects that were written since the first definition have the defaults of theirs.
+    custom.fills_stored &= crd["metadata"]["generation"].as_i64() > Some(1);
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
         subresources.push(Subresource::Status);
@@ -85,8 +88,9 @@ fn custom(version: &Value, api_version: &str, kind: &str) -> Custom {
             Some(warning) => warning.to_owned(),
             None => format!("{api_version} {kind} is deprecated"),
         });
+    let fills_stored = schema.as_ref().is_some_and(Structural::has_defaults);
     let has_rules = schema.as_ref().is_some_and(Structural::has_rules);
-    Custom { schema, document, has_rules, deprecation, scale }
+    Custom { schema, document, has_rules, fills_stored, deprecation, scale }
 }
 
 /// Serves what the definitions in the store say.

@@ -16,7 +16,7 @@ pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {
     !matches!(
         (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str()),
         ("autoscaling", "v1", "horizontalpodautoscalers") | ("events.k8s.io", _, "events")
-    ) || resource.origin == Origin::Custom
+    ) && !resource.custom.as_ref().is_some_and(|c| c.fills_stored)
 }
 
 /// Tells whether everyone sees objects of this kind in the same version.
@@ -29,7 +29,9 @@ pub(crate) fn is_only_version(resource: &Resource) -> bool {
 pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
     let mut value = object.value(&resource.api_version(), &resource.kind);
     if !is_kept_as_served(resource) {
-        if resource.plural == "events" {
+        if let Some(custom) = &resource.custom {
+            custom.default(&mut value);
+        } else if resource.plural == "events" {
             event::served(&mut value)
         } else {
             autoscaler::served(&mut value)
@@ -40,7 +42,7 @@ pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
 
 /// Gives an object as it is kept.
 pub(crate) fn kept(resource: &Resource, mut value: Value) -> Value {
-    if !is_kept_as_served(resource) {
+    if !is_kept_as_served(resource) && resource.custom.is_none() {
         if resource.plural == "events" {
             event::kept(&mut value)
         } else {

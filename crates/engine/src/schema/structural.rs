@@ -105,6 +105,15 @@ impl Structural {
             || inside(self.values_schema())
     }
 
+    /// Whether it or anything inside has a default.
+    pub(crate) fn has_defaults(&self) -> bool {
+        let inside = |s: Option<&Structural>| s.is_some_and(Structural::has_defaults);
+        self.default.is_some()
+            || self.properties.values().any(Structural::has_defaults)
+            || inside(self.items.as_deref())
+            || inside(self.values_schema())
+    }
+
     /// The bounds of a number.
     pub(crate) fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
         let bound = |n: &Option<Number>, exclusive| {
