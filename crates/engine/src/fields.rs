@@ -87,7 +87,12 @@ pub(crate) fn note_update(
         api_version: write.api_version.to_owned(),
         subresource: write.subresource.to_owned(),
     };
-    managers.add(owner, gained, write.api_version, write.now);
+    // The scale of an object has no times of its own: whoever scales keeps the one it had, or none.
+    let time = managers.get(&owner).and_then(|entry| entry.time.clone());
+    managers.add(owner.clone(), gained, write.api_version, write.now);
+    if write.subresource == "scale" {
+        managers.set_time(&owner, time);
+    }
 }
 
 /// Compares two objects in every version that managers wrote in.

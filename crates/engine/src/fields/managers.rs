@@ -123,8 +123,12 @@ impl Managers {
     }
 
     pub(crate) fn touch(&mut self, owner: &Owner, now: Timestamp) {
+        self.set_time(owner, Some(written(now)));
+    }
+
+    pub(crate) fn set_time(&mut self, owner: &Owner, time: Option<String>) {
         if let Some(entry) = self.entries.get_mut(owner) {
-            entry.time = Some(written(now));
+            entry.time = time;
         }
     }
 

@@ -46,10 +46,9 @@ impl Form {
         let ranges = asked.flat_map(|value| value.split(','));
         let form = ranges.map(str::trim).find_map(range);
         form.ok_or_else(|| {
-            let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
-            let mut status = Status::new(406, "NotAcceptable", message);
-            status.details = Some(serde_json::Map::new());
-            status
+            let message = "only the following media types are accepted: application/json, \
+                           application/json;stream=watch, application/yaml";
+            Status::new(406, "NotAcceptable", message)
         })
     }
 
@@ -133,13 +132,9 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
     match media {
         "" | "application/json" => json(body),
         "application/yaml" => yaml(body),
-        _ => Err(unknown_format(READ)),
+        _ => Err(unknown_format("application/json, application/yaml")),
     }
 }
-
-/// The forms that objects are read in.
-pub(crate) const READ: &str =
-    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Refuses a body in a form that we do not speak.
 pub(crate) fn unknown_format(known: &str) -> Box<Status> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::create::{self, Owners};
-use super::{Call, Reply, decode, form, meta, options, owner, update};
+use super::{Call, Reply, decode, form, meta, owner, update};
 use crate::patch;
 use crate::quote::quote;
 use crate::resource::Origin;
@@ -53,8 +53,17 @@ fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value>
         _ => {}
     }
     create::match_namespace(call, &mut object)?;
-    update::check_name(call, &object)?;
-    Ok(object)
+    match meta::text(&object, "name") {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name()
+        ))),
+        name if name != call.name() => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name()
+        ))),
+        _ => Ok(object),
+    }
 }
 
 /// Says that a patch may not make another object of this one. The real server finds this twice.
@@ -125,7 +134,7 @@ impl Patch {
         decode::outcome(call, &object, &self.strict)?.map_err(|why| {
             let patched = match self.form {
                 Form::Strategic => patch::go_value(&self.document),
-                Form::Json | Form::Merge | Form::Apply => object.to_string(),
+                Form::Json | Form::Merge | Form::Apply => as_written(&object),
             };
             let why = format!("Invalid value: {}: {why}", quote(&patched));
             let mut status = Status::new(422, "Invalid", format!(" \"\" is invalid: patch: {why}"));
@@ -135,9 +144,67 @@ impl Patch {
     }
 
     fn applied(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
-        let object = owner::apply(call, old, &self.document)?;
+        let mut object = owner::apply(call, old, &self.document)?;
+        // A version says nothing about an object that is not there.
+        if old.is_none() {
+            meta::set(&mut object, "resourceVersion", None);
+        }
         decode::outcome(call, &object, &[])?.map_err(|why| Status::new(500, "", why))
     }
+}
+
+/// The order in which the real server writes metadata, and the notes on owners in it.
+const METADATA: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+const OWNER: [&str; 7] =
+    ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+
+/// Writes an object as the real server quotes it: members by name, but metadata in its own order.
+fn as_written(object: &Value) -> String {
+    let members = object.as_object().into_iter().flatten().map(|(name, value)| {
+        let text = if name == "metadata" { in_order(value, &METADATA) } else { value.to_string() };
+        format!("{}:{text}", Value::from(name.as_str()))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+fn in_order(value: &Value, order: &[&str]) -> String {
+    let known = order.iter().filter_map(|name| Some((*name, value.get(*name)?)));
+    let others =
+        value.as_object().into_iter().flatten().filter(|(name, _)| !order.contains(&name.as_str()));
+    let members =
+        known.chain(others.map(|(name, value)| (name.as_str(), value))).map(|(name, value)| {
+            let text = match value {
+                Value::Array(owners) if name == "managedFields" => {
+                    let owners: Vec<String> =
+                        owners.iter().map(|owner| in_order(owner, &OWNER)).collect();
+                    format!("[{}]", owners.join(","))
+                }
+                Value::Array(_)
+                | Value::Object(_)
+                | Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_) => value.to_string(),
+            };
+            format!("{}:{text}", Value::from(name))
+        });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 impl Form {
@@ -183,10 +250,22 @@ fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
     if is_apply && call.query.get("fieldManager").is_none() {
         wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
     }
+    if let Some(manager) = call.query.get("fieldManager") {
+        if manager.len() > 128 {
+            wrong.push(("fieldManager", "Too long: may not be more than 128 bytes".to_owned()));
+        }
+        if manager.chars().any(char::is_control) {
+            let why = format!(
+                "Invalid value: {}: should only contain printable characters",
+                quote(manager)
+            );
+            wrong.push(("fieldManager", why));
+        }
+    }
     if !is_apply && call.query.flag("force").is_some() {
         wrong.push(("force", "Forbidden: may not be specified for non-apply patch".to_owned()));
     }
-    options::invalid("PatchOptions", &wrong)
+    super::list::invalid_options("PatchOptions", &wrong)
 }
 
 fn refused(err: patch::Error) -> Box<Status> {

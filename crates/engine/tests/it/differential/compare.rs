@@ -62,6 +62,14 @@ fn field(key: &str, value: &Value, memory: &Memory) -> Value {
             Value::String(text),
         ) if !text.is_empty() && text != "None" => Value::String(format!("<{key}>")),
         ("clusterIPs", Value::Array(_)) => Value::String("<clusterIPs>".to_owned()),
+        // Columns that do not show a field are described in our own words.
+        ("columnDefinitions", Value::Array(columns)) => {
+            let mut columns = columns.clone();
+            for column in &mut columns {
+                column.as_object_mut().map(|column| column.remove("description"));
+            }
+            normal(&Value::Array(columns), memory)
+        }
         ("nodePort", Value::Number(_)) => Value::String("<nodePort>".to_owned()),
         _ => normal(value, memory),
     }
