@@ -175,19 +175,18 @@ pub(super) fn custom_name(resource: &Resource) -> String {
 /// Writes the schema of a custom kind, with the fields that every object has.
 pub(super) fn custom(resource: &Resource, custom: &Custom, edition: Edition) -> (String, Value) {
     let mut schema = custom.document.clone();
-    if edition == Edition::V2 {
-        simplify(&mut schema);
-    }
-    if !schema.is_object() {
-        schema = json!({});
-    }
-    schema["type"] = "object".into();
-    let mut is_bare = schema.get("properties").is_none();
-    is_bare &= schema.get("x-kubernetes-preserve-unknown-fields").is_some();
-    if !(is_bare && edition == Edition::V2) {
+    let keeps_all = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    if !schema.is_object() || (keeps_all && edition == Edition::V2) {
+        // Readers of version 2 take whatever is not listed for unknown, so a kind that keeps all lists nothing.
+        schema = json!({"type": "object"});
+    } else {
+        if edition == Edition::V2 {
+            simplify(&mut schema);
+        }
+        schema["type"] = "object".into();
         add_object_fields(&mut schema, edition);
+        embed(&mut schema, edition);
     }
-    embed(&mut schema, edition);
     let kind = gvk(&resource.group, &resource.version, &resource.kind);
     schema["x-kubernetes-group-version-kind"] = json!([kind]);
     (custom_name(resource), schema)

@@ -40,9 +40,13 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
             finish(call, decoded)
         }
         "application/yaml" => {
-            let document = form::yaml(&call.body)?;
+            let (document, twice) = form::yaml(&call.body)?;
             Said::of(&document).check(call)?;
-            finish(call, of_value(call, &document))
+            let decoded = of_value(call, &document).map(|decoded| {
+                let strict = twice.into_iter().chain(decoded.strict).collect();
+                Decoded { strict, ..decoded }
+            });
+            finish(call, decoded)
         }
         _ => Err(form::unknown_format("application/json, application/yaml")),
     }
@@ -102,6 +106,11 @@ fn as_served(call: &Call, mut value: Value) -> Value {
     value
 }
 
+/// Tells whether the client wants to be refused where strict decoding finds something.
+pub(super) fn is_strict(call: &Call) -> Answer<bool> {
+    Ok(strictness(call)? == Strictness::Strict)
+}
+
 /// Drops, mentions or refuses what strict decoding found, as the client asked.
 fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
     if strict.is_empty() {
@@ -111,7 +120,9 @@ fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
         Strictness::Ignore => {}
         Strictness::Warn => call.warn(strict),
         Strictness::Strict => {
-            return Ok(Err(format!("strict decoding error: {}", strict.join(", "))));
+            let is_yaml = strict.first().is_some_and(|s| s.starts_with("line "));
+            let start = if is_yaml { "yaml: unmarshal errors:\n  " } else { "" };
+            return Ok(Err(format!("strict decoding error: {start}{}", strict.join(", "))));
         }
     }
     Ok(Ok(()))

@@ -131,7 +131,7 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
     let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media {
         "" | "application/json" => json(body),
-        "application/yaml" => yaml(body),
+        "application/yaml" => yaml(body).map(|(value, _)| value),
         _ => Err(unknown_format("application/json, application/yaml")),
     }
 }
@@ -152,10 +152,26 @@ pub(crate) fn json(body: &[u8]) -> Answer<Value> {
 }
 
 /// Reads YAML. Aliases, which can make a small text huge, are bounded by the parser's budget.
-pub(crate) fn yaml(body: &[u8]) -> Answer<Value> {
+///
+/// Of a key that stands twice in a map the last counts, and it is said which.
+pub(crate) fn yaml(body: &[u8]) -> Answer<(Value, Option<String>)> {
     let text = std::str::from_utf8(body).map_err(|err| Status::bad_request(err.to_string()))?;
-    serde_saphyr::from_str(text)
-        .map_err(|err| Status::bad_request(format!("error converting YAML to JSON: {err}")))
+    let wrong = |err: serde_saphyr::Error| {
+        Status::bad_request(format!("error converting YAML to JSON: {}", err.without_snippet()))
+    };
+    let err = match serde_saphyr::from_str(text) {
+        Ok(value) => return Ok((value, None)),
+        Err(err) => err,
+    };
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = err.without_snippet() else {
+        return Err(wrong(err));
+    };
+    let key = crate::quote::quote(key.as_deref().unwrap_or_default());
+    let note = format!("line {}: key {key} already set in map", location.line());
+    let lenient =
+        serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    let value = serde_saphyr::from_str_with_options(text, lenient).map_err(wrong)?;
+    Ok((value, Some(note)))
 }
 
 #[cfg(test)]

@@ -230,8 +230,16 @@ impl Form {
 
 /// Reads an applied configuration.
 fn configuration(call: &Call) -> Answer<Value> {
-    let applied = form::yaml(&call.body)
+    let (applied, twice) = form::yaml(&call.body)
         .map_err(|err| Status::bad_request(format!("error decoding YAML: {}", err.message)))?;
+    match twice {
+        Some(note) if decode::is_strict(call)? => {
+            return Err(Status::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {note}"
+            )));
+        }
+        note => call.warn(note),
+    }
     if !applied.is_object() && !applied.is_null() {
         return Err(Status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
