@@ -54,7 +54,8 @@ struct Outcome {
 pub fn command(short: bool) -> anyhow::Result<()> {
     let binaries =
         Binaries::build(&[Program::Kubectl, Program::Scheduler, Program::Kwok, Program::E2e])?;
-    run::cargo(&["build", "--quiet", "--package", "plimsoll"])?;
+    // The same build as that of the tests, so that nothing is built twice.
+    run::cargo(&["test", "--workspace", "--locked", "--quiet", "--no-run"])?;
     let folder = Folder::new()?;
     let engine = Running::start(&binaries, &folder)?;
     let outcomes = judge(&binaries, &folder, &engine, if short { SHORT_GROUPS } else { GROUPS })?;
