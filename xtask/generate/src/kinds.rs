@@ -50,6 +50,10 @@ pub(crate) const WANTED: &[(&str, &[&str])] = &[
     ("apis__discovery.k8s.io__v1", &["EndpointSlice"]),
     ("apis__networking.k8s.io__v1", &["Ingress", "IngressClass", "NetworkPolicy"]),
     ("apis__node.k8s.io__v1", &["RuntimeClass"]),
+    (
+        "apis__resource.k8s.io__v1",
+        &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
+    ),
     ("apis__certificates.k8s.io__v1", &["CertificateSigningRequest"]),
     (
         "apis__admissionregistration.k8s.io__v1",
