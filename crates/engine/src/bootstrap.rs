@@ -4,61 +4,12 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::rest::internal;
-use crate::store::{Body, Write, WriteError};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// Makes what is missing.
-pub(crate) async fn run(core: &Arc<Core>) -> Result<(), String> {
-    for name in NAMESPACES {
-        let namespace = json!({
-            "metadata": {
-                "name": name,
-                "uid": uuid::Uuid::new_v4().to_string(),
-                "creationTimestamp": core.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                "labels": {"kubernetes.io/metadata.name": name},
-            },
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        });
-        let write = Write {
-            collection: Arc::from("namespaces"),
-            key: Arc::from(name),
-            expected: None,
-            body: Some(Body::new(&namespace)),
-        };
-        match core.store.write(write).await {
-            Ok(_) | Err(WriteError::Conflict) => {}
-            Err(WriteError::Failed(why)) => return Err(why),
-        }
-    }
-    let served = core.registry.served();
-    if let Some(services) = served.find("", "v1", "services")
-        && core.store.get("services", "default/kubernetes").is_none()
-    {
-        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
-        let port = json!({"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443});
-        let service = json!({
-            "metadata": {"name": "kubernetes", "labels": labels},
-            "spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [port]},
-        });
-        internal::create(core, services, Some("default"), service).await;
-    }
-    if let Some(classes) = served.find("scheduling.k8s.io", "v1", "priorityclasses") {
-        for (name, value, what) in PRIORITIES {
-            if core.store.get(&classes.storage, name).is_none() {
-                let class =
-                    json!({"metadata": {"name": name}, "value": value, "description": what});
-                internal::create(core, classes, None, class).await;
-            }
-        }
-    }
-    Ok(())
-}
 
 const PRIORITIES: [(&str, u32, &str); 2] = [
     (
@@ -72,3 +23,44 @@ const PRIORITIES: [(&str, u32, &str); 2] = [
         "Used for system critical pods that must not be moved from their current node.",
     ),
 ];
+
+/// Makes what is missing.
+pub(crate) async fn run(core: &Arc<Core>) -> Result<(), String> {
+    for name in NAMESPACES {
+        make(core, ("", "v1", "namespaces"), None, json!({"metadata": {"name": name}})).await?;
+    }
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let port = json!({"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443});
+    let service = json!({
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "ports": [port],
+        },
+    });
+    make(core, ("", "v1", "services"), Some("default"), service).await?;
+    for (name, value, what) in PRIORITIES {
+        let class = json!({"metadata": {"name": name}, "value": value, "description": what});
+        make(core, ("scheduling.k8s.io", "v1", "priorityclasses"), None, class).await?;
+    }
+    Ok(())
+}
+
+async fn make(
+    core: &Arc<Core>,
+    (group, version, plural): (&str, &str, &str),
+    namespace: Option<&str>,
+    object: Value,
+) -> Result<(), String> {
+    let served = core.registry.served();
+    let resource =
+        served.find(group, version, plural).ok_or_else(|| format!("{plural} are not served"))?;
+    let key = resource.key(namespace, object["metadata"]["name"].as_str().unwrap_or_default());
+    if core.store.get(&resource.storage, &key).is_none() {
+        internal::create(core, resource, namespace, "kube-apiserver", object).await;
+        core.store
+            .get(&resource.storage, &key)
+            .ok_or_else(|| format!("{plural} {key} could not be made"))?;
+    }
+    Ok(())
+}

@@ -12,6 +12,7 @@ mod form;
 pub(crate) mod internal;
 mod list;
 pub(crate) mod meta;
+mod options;
 mod owner;
 mod patch;
 mod pods;
@@ -112,7 +113,7 @@ async fn dispatch(
         return system::answer(core, &parts).await;
     };
     let served = core.registry.served();
-    if !served.has(&address.group, &address.version) {
+    if !served.iter().any(|((group, _), _)| *group == address.group) {
         return Ok(form::text(404, "404 page not found\n"));
     }
     let resource = served.find(&address.group, &address.version, &address.plural);
@@ -149,6 +150,10 @@ async fn dispatch(
         is_internal: false,
         warnings: Mutex::default(),
     };
+    if call.resource.is("", "Endpoints") {
+        call.warn(["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+            .to_owned()]);
+    }
     let reply = route(&call, &parts.method).await;
     Ok(call.with_warnings(reply.unwrap_or_else(|status| refusal(&status))))
 }
@@ -159,6 +164,9 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
     // Objects of namespaced kinds are made and changed only by their full address.
     if call.resource.namespaced && call.namespace.is_none() && (is_one || method != Method::GET) {
         return Err(Status::method_not_allowed());
+    }
+    if matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        options::of_write(call)?;
     }
     match (method, call.subresource, is_one) {
         (&Method::POST, None, false) if !call.resource.is_stored() => reviews::create(call).await,

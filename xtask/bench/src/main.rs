@@ -3,6 +3,7 @@
 mod decide_fleet;
 mod decide_metrics;
 mod decide_nodes;
+mod engine;
 mod report;
 
 use std::path::PathBuf;
@@ -24,6 +25,15 @@ struct Args {
 /// One file per bench: a variant here, and a function that gives a report.
 #[derive(Subcommand)]
 enum Bench {
+    /// The embedded engine next to the real kube-apiserver with etcd
+    Engine {
+        /// How many pods to list and to hold in memory
+        #[arg(long, default_value_t = 50_000)]
+        pods: usize,
+        /// How long each figure for writes is measured
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     /// Sizes of fleets and choices of game servers
     #[command(name = "decide-fleet")]
     Fleet,
@@ -42,6 +52,7 @@ enum Bench {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
+        Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
         Bench::Fleet => decide_fleet::run(),
         Bench::Metrics => decide_metrics::run(),
         Bench::Nodes { case } => match decide_nodes::run(case)? {

@@ -38,7 +38,7 @@ pub(crate) fn admit(
 }
 
 /// A pod stays for five minutes on a node that does not answer, unless it says otherwise.
-pub(crate) fn tolerate_short_outages(spec: &mut Value) {
+fn tolerate_short_outages(spec: &mut Value) {
     for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerates = items(spec, "tolerations").iter().any(|t| {
             (text(t, "key") == taint || text(t, "key").is_empty())

@@ -14,6 +14,8 @@ use crate::resource::Resource;
 use crate::rest::internal::{self, Propagation};
 
 const ACCOUNT: &str = "default";
+/// Who makes these on a cluster.
+const MANAGER: &str = "kube-controller-manager";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// The namespaces that are to be looked at.
@@ -71,8 +73,14 @@ async fn furnish(core: &Arc<Core>, namespace: &str) {
     if let Some(accounts) = served.find("", "v1", "serviceaccounts")
         && core.store.get("serviceaccounts", &format!("{namespace}/{ACCOUNT}")).is_none()
     {
-        internal::create(core, accounts, Some(namespace), json!({"metadata": {"name": ACCOUNT}}))
-            .await;
+        internal::create(
+            core,
+            accounts,
+            Some(namespace),
+            MANAGER,
+            json!({"metadata": {"name": ACCOUNT}}),
+        )
+        .await;
     }
     if let Some(maps) = served.find("", "v1", "configmaps")
         && core.store.get("configmaps", &format!("{namespace}/{ROOT_CA}")).is_none()
@@ -84,7 +92,7 @@ async fn furnish(core: &Arc<Core>, namespace: &str) {
             "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": description}},
             "data": {"ca.crt": core.ca_pem},
         });
-        internal::create(core, maps, Some(namespace), map).await;
+        internal::create(core, maps, Some(namespace), MANAGER, map).await;
     }
 }
 

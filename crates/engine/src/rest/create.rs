@@ -61,15 +61,18 @@ pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer
 }
 
 async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<Written> {
-    if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
+    let is_applied = owners == Owners::Noted;
+    if !is_applied && !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(500, "", why));
     }
+    wipe(&mut object);
     strategy::complete(call, &mut object, None)?;
-    if owners == Owners::ToBeNoted {
+    if !is_applied {
         owner::note(call, None, &mut object);
     }
-    fill(call, &mut object);
+    meta::set(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
+    meta::set(&mut object, "creationTimestamp", Some(meta::time(call.core.clock.now())));
     check_namespace(call, meta::text(&object, "name"))?;
     strategy::create(call, &mut object)?;
     let name = meta::text(&object, "name").to_owned();
@@ -97,14 +100,11 @@ pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<
     Ok(Written::Stored(stored))
 }
 
-/// Gives a new object what only the API may say of it.
-fn fill(call: &Call, object: &mut Value) {
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
-    {
-        meta::set(object, field, None);
-    }
-    meta::set(object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
-    meta::set(object, "creationTimestamp", Some(meta::time(call.core.clock.now())));
+/// Takes from a new object what only the API may say of it.
+fn wipe(object: &mut Value) {
+    let fields = ["resourceVersion", "uid", "creationTimestamp", "selfLink"];
+    let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+    fields.into_iter().chain(deletion).for_each(|field| meta::set(object, field, None));
 }
 
 /// Refuses objects for a namespace that is not there, or is on its way out.

@@ -48,7 +48,7 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
             });
             finish(call, decoded)
         }
-        _ => Err(form::unknown_format("application/json, application/yaml")),
+        _ => Err(form::unknown_format(form::READ)),
     }
 }
 
@@ -116,7 +116,7 @@ fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
     if strict.is_empty() {
         return Ok(Ok(()));
     }
-    match strictness(call)? {
+    match strictness(call) {
         Strictness::Ignore => {}
         Strictness::Warn => call.warn(strict),
         Strictness::Strict => {
@@ -128,19 +128,12 @@ fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
     Ok(Ok(()))
 }
 
-fn strictness(call: &Call) -> Answer<Strictness> {
+fn strictness(call: &Call) -> Strictness {
     match call.query.get("fieldValidation") {
-        None | Some("Warn") => Ok(Strictness::Warn),
-        Some("Ignore") => Ok(Strictness::Ignore),
-        Some("Strict") => Ok(Strictness::Strict),
-        Some(other) => {
-            let why = format!(
-                "Unsupported value: {}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
-                quote(other)
-            );
-            super::list::invalid_options(call.options_kind(), &[("fieldValidation", why)])?;
-            Ok(Strictness::Warn)
-        }
+        None | Some("Warn") => Strictness::Warn,
+        Some("Ignore") => Strictness::Ignore,
+        // Others were refused before.
+        Some(_) => Strictness::Strict,
     }
 }
 
@@ -155,7 +148,10 @@ struct Said {
 
 /// Reads what a document says it is, before anything else of it.
 fn said(call: &Call, body: &[u8]) -> Answer<Said> {
-    serde_json::from_slice(body).map_err(|_| {
+    // Without this a list would do for an object.
+    let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let said = if is_object { serde_json::from_slice(body).ok() } else { None };
+    said.ok_or_else(|| {
         let why = match decode::json(body, None) {
             Ok(decoded) if !decoded.value.is_object() => format!(
                 "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::select::Selection;
-use super::{Call, Reply, form, list, meta, refused, strategy, update};
+use super::{Call, Reply, form, list, meta, options, refused, strategy, update};
 use crate::crd::FINALIZER;
-use crate::resource::Resource;
+use crate::resource::{Origin, Resource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, Write, WriteError};
 
@@ -68,7 +68,12 @@ pub(super) async fn collection(call: &Call) -> Answer<Reply> {
     let mut items = Vec::with_capacity(listed.items.len());
     for (key, object) in &listed.items {
         let name = key.rsplit('/').next().unwrap_or(key);
-        items.push(call.value(object));
+        let mut item = call.value(object);
+        if let (Origin::BuiltIn, Some(fields)) = (&call.resource.origin, item.as_object_mut()) {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        items.push(item);
         match delete(call, name, &options).await {
             Err(status) if status.reason != "NotFound" => return Err(status),
             _ => {}
@@ -86,6 +91,7 @@ impl Options {
     pub(super) fn read(call: &Call) -> Answer<Self> {
         let body =
             if call.body.is_empty() { json!({}) } else { form::decode(&call.headers, &call.body)? };
+        Self::check_body(&body)?;
         let mut options = Self::from_body(&body);
         options.dry_run |= call.query.is_dry_run();
         if call.body.is_empty() {
@@ -95,6 +101,26 @@ impl Options {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// Refuses a body that is not a `DeleteOptions`.
+    fn check_body(body: &Value) -> Answer<()> {
+        let grace = &body["gracePeriodSeconds"];
+        if !grace.is_null() && !grace.is_i64() {
+            let kind = crate::patch::type_name(grace);
+            return Err(Status::bad_request(format!(
+                "json: cannot unmarshal {kind} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+            )));
+        }
+        match (body["kind"].as_str(), body["apiVersion"].as_str()) {
+            (Some(kind), version) if !kind.is_empty() && kind != "DeleteOptions" => {
+                Err(Status::bad_request(format!(
+                    "no kind \"{kind}\" is registered for version \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
+                    version.unwrap_or_default()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads a `DeleteOptions` object.
@@ -115,10 +141,11 @@ impl Options {
         let known = ["Foreground", "Background", "Orphan"];
         let mut wrong = Vec::new();
         match &self.propagation {
-            Some(_) if self.orphan.is_some() => wrong.push((
+            Some(policy) if self.orphan.is_some() => wrong.push((
                 "propagationPolicy",
-                "Invalid value: \"DeletionPropagation\": orphanDependents and deletionPropagation cannot be both set"
-                    .to_owned(),
+                format!(
+                    "Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set"
+                ),
             )),
             Some(policy) if !known.contains(&policy.as_str()) => wrong.push((
                 "propagationPolicy",
@@ -128,7 +155,7 @@ impl Options {
             )),
             _ => {}
         }
-        list::invalid_options("DeleteOptions", &wrong)
+        options::invalid("DeleteOptions", &wrong)
     }
 
     /// Gives the finalizers that an object has once this deletion is under way.
@@ -245,6 +272,7 @@ fn next(call: &Call, object: &Value, options: &Options) -> Step {
             return Step::Wait;
         }
         mark(&mut marked, now, 0);
+        meta::set(&mut marked, "deletionGracePeriodSeconds", None);
         marked["status"]["phase"] = "Terminating".into();
         return Step::Mark(marked);
     }

@@ -46,9 +46,10 @@ impl Form {
         let ranges = asked.flat_map(|value| value.split(','));
         let form = ranges.map(str::trim).find_map(range);
         form.ok_or_else(|| {
-            let message = "only the following media types are accepted: application/json, \
-                           application/json;stream=watch, application/yaml";
-            Status::new(406, "NotAcceptable", message)
+            let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
+            let mut status = Status::new(406, "NotAcceptable", message);
+            status.details = Some(serde_json::Map::new());
+            status
         })
     }
 
@@ -132,9 +133,13 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
     match media {
         "" | "application/json" => json(body),
         "application/yaml" => yaml(body).map(|(value, _)| value),
-        _ => Err(unknown_format("application/json, application/yaml")),
+        _ => Err(unknown_format(READ)),
     }
 }
+
+/// The forms that objects are read in.
+pub(crate) const READ: &str =
+    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Refuses a body in a form that we do not speak.
 pub(crate) fn unknown_format(known: &str) -> Box<Status> {

@@ -101,18 +101,26 @@ pub(crate) async fn change(
     }
 }
 
-/// Makes an object, unless there is one of that name.
+/// Makes an object, unless there is one of that name. Its fields belong to a part of a cluster that would make it.
 pub(crate) async fn create(
     core: &Arc<Core>,
     resource: &Arc<Resource>,
     namespace: Option<&str>,
+    manager: &str,
     mut object: Value,
 ) {
-    let call = Call::internal(core, resource, namespace, None);
+    let mut call = Call::internal(core, resource, namespace, None);
+    call.query.set("fieldManager", manager);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.as_str().into();
+    // As if it had been sent: what its kind always has is there, even when it is empty.
+    if let Ok(decoded) = crate::schema::decode::value(&object, resource.shape()) {
+        object = decoded.value;
+        object["apiVersion"] = resource.api_version().into();
+        object["kind"] = resource.kind.as_str().into();
+    }
     let made = match create::match_namespace(&call, &mut object) {
-        Ok(()) => create::create(&call, object, Owners::Noted).await.map(drop),
+        Ok(()) => create::create(&call, object, Owners::ToBeNoted).await.map(drop),
         Err(status) => Err(status),
     };
     if let Err(status) = made

@@ -1,7 +1,8 @@
 //! Which objects are there, page by page, at one version?
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,13 +10,22 @@ use std::sync::Arc;
 
 use super::form::{self, Form, View};
 use super::select::Selection;
-use super::{Call, Reply, convert, read};
+use super::{Call, Reply, convert, options, read};
 use crate::resource::Origin;
 use crate::status::{Answer, Status};
 use crate::store::{Expired, Object};
 
 /// How many objects are looked at between two looks at the limit.
 const CHUNK: usize = 1000;
+
+/// As Go decodes it: bits that do not count may be set.
+const TOKEN: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 const TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list \
     result. You can start a new list without the continue parameter, or use the continue token in \
@@ -150,9 +160,16 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
             let message = "specifying resource version is not allowed when using continue";
             return Err(Status::bad_request(message));
         }
-        let bad = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
-        let json = URL_SAFE_NO_PAD.decode(token).map_err(|err| bad(&err.to_string()))?;
-        let token: Token = serde_json::from_slice(&json).map_err(|err| bad(&err.to_string()))?;
+        let bad = |why: &str| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let json = TOKEN.decode(token).map_err(|err| bad(&err.to_string()))?;
+        let token: Token = serde_json::from_slice(&json).map_err(|_| {
+            match crate::schema::decode::json(&json, None) {
+                Ok(_) => bad("json: cannot unmarshal"),
+                Err(err) => bad(&err.to_string()),
+            }
+        })?;
         if token.v != "meta.k8s.io/v1" {
             return Err(bad(&format!(
                 "server does not recognize this encoded version {:?}",
@@ -162,7 +179,10 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
         let after = format!("{prefix}{}", token.start.trim_end_matches('\0'));
         return Ok((u64::try_from(token.rv).ok(), Some(after)));
     }
-    let asked = check_version(call, version)?;
+    let asked = check_version(call, version).map_err(|status| match status.code {
+        500 => Status::bad_request(format!("invalid resource version: {}", status.message)),
+        _ => status,
+    })?;
     let is_exact = match call.query.get("resourceVersionMatch") {
         Some(how) => how == "Exact",
         None => limit.is_some(),
@@ -173,7 +193,7 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
 fn token(version: i64, prefix: &str, last: &str) -> String {
     let start = format!("{}\0", last.strip_prefix(prefix).unwrap_or(last));
     let token = Token { v: "meta.k8s.io/v1".to_owned(), rv: version, start };
-    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+    TOKEN.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
 fn expired(call: &Call, prefix: &str, after: Option<&str>) -> Box<Status> {
@@ -195,7 +215,7 @@ pub(super) fn check_version(call: &Call, version: Option<&str>) -> Answer<Option
         let text = crate::quote::quote(text);
         let why =
             format!("Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax");
-        Status::bad_request(format!("resourceVersion: {why}"))
+        Status::new(500, "", format!("resourceVersion: {why}"))
     })?;
     let current = call.core.store.version();
     if asked > current {
@@ -235,28 +255,5 @@ fn check_options(call: &Call) -> Answer<()> {
         let why = "Forbidden: sendInitialEvents is forbidden for list";
         wrong.push(("sendInitialEvents", why.to_owned()));
     }
-    invalid_options("ListOptions", &wrong)
-}
-
-/// Refuses options, naming each that is wrong.
-pub(super) fn invalid_options(kind: &str, wrong: &[(&str, String)]) -> Answer<()> {
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let all: Vec<String> = wrong.iter().map(|(path, why)| format!("{path}: {why}")).collect();
-    let said = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
-    let mut status =
-        Status::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {said}"));
-    status.details = Some(crate::status::details("", "meta.k8s.io", kind));
-    for (path, why) in wrong {
-        let reason = match why.split(':').next().unwrap_or_default() {
-            "Forbidden" => "FieldValueForbidden",
-            "Required value" => "FieldValueRequired",
-            "Too long" => "FieldValueTooLong",
-            "Invalid value" => "FieldValueInvalid",
-            _ => "FieldValueNotSupported",
-        };
-        status = status.cause(json!({"reason": reason, "message": why, "field": path}));
-    }
-    Err(status)
+    options::invalid("ListOptions", &wrong)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::create::{self, Owners};
-use super::{Call, Reply, decode, form, meta, owner, update};
+use super::{Call, Reply, decode, form, meta, options, owner, update};
 use crate::patch;
 use crate::quote::quote;
 use crate::resource::Origin;
@@ -53,17 +53,8 @@ fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value>
         _ => {}
     }
     create::match_namespace(call, &mut object)?;
-    match meta::text(&object, "name") {
-        "" => Err(Status::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.name()
-        ))),
-        name if name != call.name() => Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name()
-        ))),
-        _ => Ok(object),
-    }
+    update::check_name(call, &object)?;
+    Ok(object)
 }
 
 /// Says that a patch may not make another object of this one. The real server finds this twice.
@@ -258,22 +249,10 @@ fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
     if is_apply && call.query.get("fieldManager").is_none() {
         wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
     }
-    if let Some(manager) = call.query.get("fieldManager") {
-        if manager.len() > 128 {
-            wrong.push(("fieldManager", "Too long: may not be more than 128 bytes".to_owned()));
-        }
-        if manager.chars().any(char::is_control) {
-            let why = format!(
-                "Invalid value: {}: should only contain printable characters",
-                quote(manager)
-            );
-            wrong.push(("fieldManager", why));
-        }
-    }
     if !is_apply && call.query.flag("force").is_some() {
         wrong.push(("force", "Forbidden: may not be specified for non-apply patch".to_owned()));
     }
-    super::list::invalid_options("PatchOptions", &wrong)
+    options::invalid("PatchOptions", &wrong)
 }
 
 fn refused(err: patch::Error) -> Box<Status> {

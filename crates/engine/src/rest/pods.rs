@@ -42,22 +42,26 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     if kind.as_str().is_some_and(|k| !k.is_empty() && k != "Node") {
         wrong.push((
             "target.kind",
-            format!("Unsupported value: {kind}: supported values: \"Node\", \"\""),
+            format!("Unsupported value: {kind}: supported values: \"Node\", \"<empty>\""),
         ));
     }
     if node.is_empty() {
         wrong.push(("target.name", "Required value".to_owned()));
     }
     if let Some((field, why)) = wrong.first() {
-        let message = format!("Binding \"{name}\" is invalid: {field}: {why}");
-        return Err(Status::about(422, "Invalid", &call.resource, name, message));
+        return Err(Status::new(500, "", format!("{field}: {why}")));
     }
     let wanted = meta::text(binding, "uid").to_owned();
     let now = meta::time(call.core.clock.now());
     let pod_call = on_pod(call, name)?;
     update::change(&pod_call, false, Owners::Noted, |old| {
         let mut pod = old.cloned().unwrap_or_default();
-        let conflict = |why: &str| Status::conflict(&pod_call.resource, name, why);
+        let conflict = |why: &str| {
+            let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
+            let mut status = Status::new(409, "Conflict", message);
+            status.details = Some(crate::status::details(name, "", "pods/binding"));
+            status
+        };
         if !wanted.is_empty() && wanted != meta::text(&pod, "uid") {
             let found = meta::text(&pod, "uid");
             let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
@@ -65,6 +69,9 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
         }
         if meta::is_deleting(&pod) {
             return Err(conflict(&format!("pod {name} is being deleted, cannot be assigned to a host")));
+        }
+        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return Err(conflict(&format!("pod {name} has non-empty .spec.schedulingGates")));
         }
         match pod["spec"]["nodeName"].as_str() {
             None | Some("") => {}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, decode, pods};
+use super::{Call, Reply, decode, owner, pods};
 use crate::status::{Answer, Status};
 
 /// Answers a review, which is never stored.
@@ -11,6 +11,7 @@ pub(super) async fn create(call: &Call) -> Answer<Reply> {
         return pods::create_binding(call).await;
     }
     let mut review = decode::object(call)?;
+    owner::note(call, None, &mut review);
     let user = json!({"username": call.caller.user, "groups": call.caller.groups});
     let status = match call.resource.kind.as_str() {
         "TokenReview" => token_review(call, &review, &user),
@@ -29,7 +30,6 @@ pub(super) async fn create(call: &Call) -> Answer<Reply> {
         }
     };
     review["status"] = status;
-    super::meta::set(&mut review, "creationTimestamp", Some(Value::Null));
     Ok(call.show_value(201, &review))
 }
 

@@ -72,7 +72,7 @@ fn of(call: &Call, object: &Value) -> Value {
         }
     }
     let paths = paths(call);
-    let replicas = at(object, &paths.replicas).as_i64();
+    let replicas = at(object, &paths.replicas).as_i64().filter(|n| *n != 0);
     let mut status = json!({"replicas": at(object, &paths.status_replicas).as_i64().unwrap_or(0)});
     let selected = paths.selector.as_deref().map(|path| at(object, path));
     let selected = selected.and_then(|s| s.as_str().map(str::to_owned).or_else(|| selector(s)));

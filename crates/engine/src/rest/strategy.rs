@@ -99,10 +99,12 @@ fn kind(resource: &Resource) -> BuiltIn<'_> {
 /// Refuses an object, naming each field that is wrong.
 pub(super) fn invalid(call: &Call, name: &str, wrong: &[FieldError]) -> Box<Status> {
     let resource = &call.resource;
+    // Events of both groups are checked as those of the core group.
+    let group = if resource.is("events.k8s.io", "Event") { "" } else { &resource.group };
     let said = field::message(wrong);
-    let message = format!("{} \"{name}\" is invalid: {said}", resource.qualified_kind());
-    let mut status = Status::new(422, "Invalid", message);
-    status.details = Some(crate::status::details(name, &resource.group, &resource.kind));
+    let kind = crate::resource::qualified(&resource.kind, group);
+    let mut status = Status::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {said}"));
+    status.details = Some(crate::status::details(name, group, &resource.kind));
     wrong.iter().fold(status, |status, error| status.cause(error.cause()))
 }
 
@@ -113,7 +115,6 @@ fn refuse(call: &Call, object: &Value, wrong: &[FieldError]) -> Answer<()> {
 /// Makes a new object complete, and refuses one that is wrong.
 pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
     let resource = &call.resource;
-    meta::set(object, "generation", None);
     if resource.origin == Origin::Custom {
         return create_custom(call, object);
     }
@@ -206,8 +207,9 @@ pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()>
         Some(_) => Part::Other,
     };
     let now = times::write(call.core.clock.now(), false);
-    if resource.is("", "Pod") && part == Part::Main {
-        builtin::admit::tolerate_short_outages(&mut object["spec"]);
+    // A cluster's plugins look at changed pods, too.
+    if resource.is("", "Pod") && call.subresource.is_none() {
+        admit(call, object)?;
     }
     builtin::prepare_update(kind(resource), part, object, old, &now);
     let mut errors = builtin::validate_update(kind(resource), part, object, old);

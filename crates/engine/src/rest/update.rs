@@ -28,16 +28,25 @@ pub(super) struct Changed {
 pub(super) async fn put(call: &Call) -> Answer<Reply> {
     let mut object = decode::object(call)?;
     create::match_namespace(call, &mut object)?;
-    let name = meta::text(&object, "name");
-    if name != call.name() {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name()
-        )));
-    }
+    check_name(call, &object)?;
     let makes = strategy::allows_create_on_update(&call.resource) && call.subresource.is_none();
     let changed = change(call, makes, Owners::ToBeNoted, |_| Ok(object.clone())).await?;
     Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
+}
+
+/// Refuses an object of another name than the path's.
+pub(super) fn check_name(call: &Call, object: &Value) -> Answer<()> {
+    let (said, wanted) = (meta::text(object, "name"), call.name());
+    let why = match said {
+        "" => format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        ),
+        said if said != wanted => {
+            format!("the name of the object ({said}) does not match the name on the URL ({wanted})")
+        }
+        _ => return Ok(()),
+    };
+    Err(Status::bad_request(why))
 }
 
 /// Changes the object that the request names: `make` gives the new object from what is there.
@@ -93,8 +102,12 @@ fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<
     let uid = meta::text(new, "uid");
     let known = meta::text(old, "uid");
     if !uid.is_empty() && uid != known {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {known}");
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {known}",
+            resource.plural,
+            call.key(name)
+        );
         return Err(Status::conflict(resource, name, &why));
     }
     match meta::text(new, "resourceVersion") {
@@ -105,6 +118,11 @@ fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<
             let message = format!("{said} \"{name}\" is invalid: metadata.resourceVersion: {why}");
             let cause = json!({"reason": "FieldValueInvalid", "message": why, "field": "metadata.resourceVersion"});
             return Err(Status::about(422, "Invalid", resource, name, message).cause(cause));
+        }
+        version if version.parse::<u64>().is_err() => {
+            let version = crate::quote::quote(version);
+            let why = format!("strconv.ParseUint: parsing {version}: invalid syntax");
+            return Err(Status::new(500, "", why));
         }
         version if version != meta::text(old, "resourceVersion") => {
             return Err(Status::stale(resource, name));

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::form::{self, Form, View};
 use super::select::Selection;
-use super::{Call, Reply, convert, list, read};
+use super::{Call, Reply, convert, list, options, read};
 use crate::core::Core;
 use crate::resource::Resource;
 use crate::status::{Answer, Status};
@@ -208,8 +208,7 @@ impl Watch {
     }
 
     fn bookmark(&mut self, annotations: Option<Value>) -> Bytes {
-        let mut metadata =
-            json!({"resourceVersion": self.reached.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.reached.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }
@@ -264,5 +263,5 @@ fn check_options(call: &Call) -> Answer<()> {
             wrong.push(("resourceVersionMatch", why));
         }
     }
-    list::invalid_options("ListOptions", &wrong)
+    options::invalid("ListOptions", &wrong)
 }

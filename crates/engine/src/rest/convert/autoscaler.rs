@@ -31,6 +31,9 @@ pub(super) fn served(object: &mut Value) {
             annotate(object, annotation, &value);
         }
     }
+    if let Some(status) = object["status"].as_object_mut() {
+        status.entry("currentReplicas").or_insert_with(|| 0.into());
+    }
     if let Some(current) = take(object, "/status", "currentMetrics") {
         let cpu = current.as_array().into_iter().flatten().find(|m| m["resource"]["name"] == "cpu");
         let percent = cpu.and_then(|m| m["resource"]["current"]["averageUtilization"].as_i64());
@@ -58,6 +61,12 @@ pub(super) fn kept(object: &mut Value) {
     }
     if let Some(conditions) = unannotate(object, CONDITIONS) {
         object["status"]["conditions"] = conditions;
+    }
+    if object["status"].is_object() {
+        object["status"]["currentMetrics"] = Value::Null;
+        if object["status"]["currentReplicas"] == 0 {
+            take(object, "/status", "currentReplicas");
+        }
     }
     if let Some(percent) = take(object, "/status", "currentCPUUtilizationPercentage") {
         let current = json!({"averageUtilization": percent});

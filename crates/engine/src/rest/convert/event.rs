@@ -15,11 +15,24 @@ const NAMES: [(&str, &str); 7] = [
 /// Gives a core event the names of events.k8s.io.
 pub(super) fn served(event: &mut Value) {
     NAMES.iter().for_each(|(core, new)| rename(event, core, new));
+    // The core group writes these also when they are empty.
+    for field in ["reportingController", "reportingInstance"] {
+        if event[field] == ""
+            && let Some(fields) = event.as_object_mut()
+        {
+            fields.remove(field);
+        }
+    }
 }
 
 /// Gives an event of events.k8s.io the names of the core group.
 pub(super) fn kept(event: &mut Value) {
     NAMES.iter().for_each(|(core, new)| rename(event, new, core));
+    for field in ["reportingComponent", "reportingInstance"] {
+        if let Some(fields) = event.as_object_mut() {
+            fields.entry(field).or_insert_with(|| "".into());
+        }
+    }
 }
 
 fn rename(event: &mut Value, from: &str, to: &str) {
@@ -36,7 +49,10 @@ mod tests {
 
     #[test]
     fn an_event_goes_there_and_back() {
-        let core = json!({"involvedObject": {"name": "a"}, "message": "m", "reason": "r"});
+        let core = json!({
+            "involvedObject": {"name": "a"}, "message": "m", "reason": "r",
+            "reportingComponent": "", "reportingInstance": "",
+        });
         let mut event = core.clone();
         served(&mut event);
         assert_eq!(event, json!({"regarding": {"name": "a"}, "note": "m", "reason": "r"}));
