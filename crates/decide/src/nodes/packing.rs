@@ -46,6 +46,8 @@ pub(super) struct Packed {
     pub(super) elsewhere: Vec<(ClassId, NodeId)>,
     /// How many pods of each demand have a place.
     pub(super) placed: Vec<u32>,
+    /// Packed a node at a time, and not a kind at a time.
+    pub(super) is_by_node: bool,
 }
 
 impl Packed {
@@ -80,7 +82,7 @@ pub(super) fn pack(
     let runs = packer.runs.into_iter().flat_map(Runs::into_all).collect();
     let elsewhere = packer.elsewhere;
     snapshot.undo_to(mark);
-    Packed { runs, elsewhere, placed }
+    Packed { runs, elsewhere, placed, is_by_node: false }
 }
 
 struct Packer<'p, 's> {

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Demand, Offer, Packed, Packer, Profile, Profiles, Run, Runs};
+use super::{Demand, Offer, Packed, Packer, Profile, Profiles, Run};
 use crate::nodes::Snapshot;
 
-/// Kinds that ask for the same, and whether they keep apart.
+/// Kinds that ask for the same, and whether each of their pods needs a node of its own.
 struct Bucket {
-    keeps_apart: bool,
+    needs_own_node: bool,
     request: Box<[i64]>,
     /// Places in the demand.
     kinds: Vec<usize>,
@@ -33,33 +33,33 @@ pub(in crate::nodes) fn pack_by_node(
 ) -> Packed {
     let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
     let mut left: Vec<u32> = demand.iter().map(|d| d.count).collect();
-    let buckets = buckets(profiles, demand);
+    let mut buckets = buckets(profiles, demand);
+    let mut runs = Vec::new();
     let mut refused = 0;
     let mut offer = 0;
     while refused < offers.len() && packer.nodes_left > 0 {
-        let run = packer.fill_node(offer, &buckets, demand, &mut left);
+        let run = packer.fill_node(offer, &mut buckets, demand, &mut left);
         refused = if run.pods.is_empty() { refused + 1 } else { 0 };
         if !run.pods.is_empty() {
             packer.rooms[offer] -= 1;
             packer.nodes_left -= 1;
-            packer.runs[offer].push_one(run);
+            runs.push(run);
         }
         offer = (offer + 1) % offers.len();
     }
     packer.take_back();
-    let runs = packer.runs.into_iter().flat_map(Runs::into_all).collect();
     let placed = demand.iter().zip(left).map(|(d, left)| d.count - left).collect();
-    Packed { runs, elsewhere: Vec::new(), placed }
+    Packed { runs, elsewhere: Vec::new(), placed, is_by_node: true }
 }
 
 fn buckets(profiles: &Profiles, demand: &[Demand]) -> Vec<Bucket> {
     let mut all: BTreeMap<(bool, &[i64]), Vec<usize>> = BTreeMap::new();
     for (at, d) in demand.iter().enumerate() {
         let profile = &profiles[d.class];
-        all.entry((!profile.keeps_apart(), &profile.request)).or_default().push(at);
+        all.entry((!profile.needs_own_node(), &profile.request)).or_default().push(at);
     }
     let bucket = |((together, request), kinds): ((bool, &[i64]), Vec<usize>)| Bucket {
-        keeps_apart: !together,
+        needs_own_node: !together,
         request: request.into(),
         kinds,
     };
@@ -71,7 +71,7 @@ impl Packer<'_, '_> {
     fn fill_node(
         &mut self,
         offer: usize,
-        buckets: &[Bucket],
+        buckets: &mut [Bucket],
         demand: &[Demand],
         left: &mut [u32],
     ) -> Run {
@@ -79,22 +79,19 @@ impl Packer<'_, '_> {
         if self.rooms[offer] == 0 {
             return run;
         }
-        let weights = self.weights(offer, demand, left);
         let mut is_shut = vec![false; buckets.len()];
         loop {
-            // Kinds that keep apart need many nodes, so every node takes one of them first.
+            // Pods that need a node of their own need many, so every node takes one of them first.
             let is_empty = run.pods.is_empty();
-            let apart = || best(buckets, &run, &weights, &is_shut, true);
-            let found = is_empty.then(apart).flatten();
-            let Some(at) = found.or_else(|| best(buckets, &run, &weights, &is_shut, false)) else {
-                return run;
-            };
+            let own = || best(buckets, &run, self.fresh[offer].free(), &is_shut, true);
+            let found = is_empty.then(own).flatten();
+            let found =
+                found.or_else(|| best(buckets, &run, self.fresh[offer].free(), &is_shut, false));
+            let Some(at) = found else { return run };
             let profiles = self.profiles;
             let takes = |kind: &&usize| {
                 let profile: &Profile = &profiles[demand[**kind].class];
-                left[**kind] > 0
-                    && self.domain_takes(profile, offer) > 0
-                    && self.each_takes(profile, &run) > 0
+                self.each_takes(profile, &run) > 0 && self.domain_takes(profile, offer) > 0
             };
             let Some(kind) = buckets[at].kinds.iter().find(takes).copied() else {
                 is_shut[at] = true;
@@ -107,42 +104,32 @@ impl Packer<'_, '_> {
             run.put(class, 1, &profiles[class]);
             self.count(&profiles[class], offer, 1);
             left[kind] -= 1;
-        }
-    }
-
-    /// Weighs resources by how short they are: what is still asked for, in nodes.
-    fn weights(&self, offer: usize, demand: &[Demand], left: &[u32]) -> Vec<f64> {
-        let has = self.fresh[offer].free();
-        let mut asked = vec![0.0; has.len()];
-        for (d, left) in demand.iter().zip(left).filter(|(_, left)| **left > 0) {
-            for (sum, one) in asked.iter_mut().zip(&self.profiles[d.class].request) {
-                *sum += *one as f64 * f64::from(*left);
+            if left[kind] == 0 {
+                buckets[at].kinds.retain(|k| *k != kind);
             }
         }
-        let weight = |(asked, has): (f64, &i64)| {
-            let has = (*has).max(1) as f64;
-            // Request and what is left both count as shares of a node.
-            asked / has / (has * has)
-        };
-        asked.into_iter().zip(has).map(weight).collect()
     }
 }
 
-/// Finds the kinds that best suit what a node has left.
+/// Finds the kinds that best suit what a node has left: big ones that leave it with as much of its cpu as of its memory.
 fn best(
     buckets: &[Bucket],
     run: &Run,
-    weights: &[f64],
+    has: &[i64],
     is_shut: &[bool],
-    only_apart: bool,
+    only_own: bool,
 ) -> Option<usize> {
-    let score = |bucket: &Bucket| -> f64 {
-        let each = bucket.request.iter().zip(run.free()).zip(weights);
-        each.map(|((asked, free), weight)| *asked as f64 * *free as f64 * weight).sum()
+    let share = |amount: i64, at: usize| amount as f64 / has[at].max(1) as f64;
+    let score = |bucket: &Bucket| {
+        let (cpu, memory) = (bucket.request[0], bucket.request[1]);
+        let cpu_left = share(run.free()[0] - cpu, 0);
+        let memory_left = share(run.free()[1] - memory, 1);
+        share(cpu, 0) + share(memory, 1) - (cpu_left - memory_left).abs()
     };
     let mut found: Option<(f64, usize)> = None;
     for (at, bucket) in buckets.iter().enumerate() {
-        if is_shut[at] || (only_apart && !bucket.keeps_apart) || run.takes(&bucket.request) == 0 {
+        let is_out = is_shut[at] || bucket.kinds.is_empty();
+        if is_out || (only_own && !bucket.needs_own_node) || run.takes(&bucket.request) == 0 {
             continue;
         }
         let score = score(bucket);

@@ -125,9 +125,12 @@ impl Profile {
 
     /// Tells whether a node takes only a few of these pods, whatever its size.
     pub(in crate::nodes) fn keeps_apart(&self) -> bool {
-        !self.ports.is_empty()
-            || !self.local.spread.is_empty()
-            || self.local.anti.iter().any(|anti| anti.means_itself)
+        !self.local.spread.is_empty() || self.needs_own_node()
+    }
+
+    /// Tells whether a node takes only one of these pods.
+    pub(super) fn needs_own_node(&self) -> bool {
+        !self.ports.is_empty() || self.local.anti.iter().any(|anti| anti.means_itself)
     }
 
     /// Tells whether pods want to be on a host where others are.

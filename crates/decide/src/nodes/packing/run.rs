@@ -227,7 +227,7 @@ impl Runs {
     }
 
     /// Adds a run after all others.
-    pub(super) fn push_one(&mut self, run: Run) {
+    fn push_one(&mut self, run: Run) {
         if self.blocks.last().is_none_or(|block| block.runs.len() >= BLOCK) {
             self.blocks.push(Block::default());
         }

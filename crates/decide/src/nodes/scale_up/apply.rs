@@ -1,5 +1,6 @@
 //! Carries an option out in the what-if, so that the next round sees its nodes and pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::option::Offered;
@@ -85,6 +86,7 @@ impl Planning<'_, '_> {
                 self.note(pod, *node);
             }
         }
+        self.order_step(&option);
         self.waiting.retain(|_, pods| !pods.is_empty());
         if self.turn.cluster.groups[group].all_or_nothing {
             let more = self.turn.cluster.groups[group].max - self.sizes[group];
@@ -108,11 +110,18 @@ impl Planning<'_, '_> {
     }
 
     /// Packs node by node where first fit did badly, and keeps what is better.
-    fn improve(&mut self, option: Offered) -> Offered {
-        let nodes = option.packed.nodes();
+    fn improve(&mut self, mut option: Offered) -> Offered {
         let model = self.turn.moulds[option.choice.group].as_ref().map(|mould| mould.model);
-        let Some(model) = model.filter(|_| nodes >= WORTH_IT) else { return option };
+        let is_worth_it = option.packed.nodes() >= WORTH_IT;
+        let Some(model) = model.filter(|_| is_worth_it) else { return option };
         let profiles = self.profiles(&option);
+        let max_nodes = self.quota.plan_left().min(self.quota.nodes_left());
+        let room = self.room_of(option.choice.group, &option.similar, &option.demand, &profiles);
+        let better = self.apart_first(&option, room, &profiles, max_nodes);
+        if let Some((packed, demand)) = better {
+            (option.packed, option.demand) = (packed, demand);
+        }
+        let nodes = option.packed.nodes();
         let bound = packing::bound(&self.turn.snapshot, &profiles, &option.demand, model).nodes;
         let is_good = f64::from(nodes) <= f64::from(bound) * GOOD;
         if is_good || !packing::is_affordable(&profiles, &option.demand) {
@@ -182,6 +191,20 @@ impl Planning<'_, '_> {
             }
         }
         all
+    }
+
+    /// Puts the newest step into the order in which its pods were packed, where that matters.
+    fn order_step(&mut self, option: &Offered) {
+        let classes = &self.turn.snapshot.classes;
+        let matters = option.demand.iter().any(|d| classes[d.class].depends_on_others());
+        if option.packed.is_by_node || !matters {
+            return;
+        }
+        let rank: BTreeMap<ClassId, usize> =
+            option.demand.iter().enumerate().map(|(at, d)| (d.class, at)).collect();
+        if let Some(step) = self.steps.last_mut() {
+            step.sort_by_key(|(pod, _)| rank.get(&classes.of_pod(*pod)).copied());
+        }
     }
 
     /// Sorts the pods of kinds that do not all go to the same group, so that names decide which goes where. Others need

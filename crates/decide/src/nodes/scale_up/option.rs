@@ -131,30 +131,54 @@ impl<'a> Planning<'_, 'a> {
         let room = self.room_of(group, &similar, &demand, profiles);
         let max_nodes = self.quota.plan_left().min(self.quota.nodes_left());
         let offers: Vec<usize> = std::iter::once(group).chain(partners).collect();
-        let mut packed = self.pack(&offers, room, &demand, profiles, max_nodes);
-        // Kinds that need a node for every few of them open nodes which the others then fill; whether that is better
-        // than biggest first shows only when it is tried.
-        let (mut apart, others): (Vec<Demand>, Vec<Demand>) =
-            demand.iter().partition(|d| profiles[d.class].keeps_apart());
-        if !apart.is_empty() && !others.is_empty() {
-            apart.extend(others);
-            let other = self.pack(&offers, room, &apart, profiles, max_nodes);
-            if other.is_better_than(&packed) {
-                (packed, demand) = (other, apart);
-            }
-        }
+        let packed = self.pack(&offers, room, &demand, profiles, max_nodes);
         if packed.pods() == 0 || packed.nodes() == 0 {
             return None;
         }
-        let mut nodes: Vec<(usize, u32)> = offers.iter().map(|group| (*group, 0)).collect();
-        packed.runs.iter().for_each(|run| nodes[run.offer].1 += run.nodes);
+        let choice = Choice::default();
+        let mut option = Offered { choice, packed, demand, offers, similar };
+        option.choice.group = group;
+        // In a large cluster only the option that is chosen gets a second try.
+        if candidates.len() * self.waiting.len() <= SMALL
+            && let Some((packed, demand)) = self.apart_first(&option, room, profiles, max_nodes)
+        {
+            (option.packed, option.demand) = (packed, demand);
+        }
+        option.choice = self.judge(&option);
+        Some(option)
+    }
+
+    fn judge(&self, option: &Offered) -> Choice {
+        let group = option.choice.group;
+        let mut nodes: Vec<(usize, u32)> = option.offers.iter().map(|group| (*group, 0)).collect();
+        option.packed.runs.iter().for_each(|run| nodes[run.offer].1 += run.nodes);
         if self.turn.cluster.groups[group].all_or_nothing {
             nodes[0].1 = self.room(group);
         }
         let placed: BTreeMap<ClassId, u32> =
-            demand.iter().zip(&packed.placed).map(|(d, placed)| (d.class, *placed)).collect();
-        let choice = self.choice(group, &nodes, packed.pods(), &demand, |d| placed[&d.class]);
-        Some(Offered { choice, packed, demand, offers, similar })
+            option.demand.iter().zip(&option.packed.placed).map(|(d, n)| (d.class, *n)).collect();
+        self.choice(group, &nodes, option.packed.pods(), &option.demand, |d| placed[&d.class])
+    }
+
+    /// Packs kinds that keep apart first, and gives what came out if that is better.
+    ///
+    /// They need a node for every few of them, so they open nodes which the others then fill; whether that is better
+    /// than biggest first shows only when it is tried.
+    pub(super) fn apart_first(
+        &mut self,
+        option: &Offered,
+        room: u32,
+        profiles: &Profiles,
+        max_nodes: u32,
+    ) -> Option<(Packed, Vec<Demand>)> {
+        let (mut apart, others): (Vec<Demand>, Vec<Demand>) =
+            option.demand.iter().partition(|d| profiles[d.class].keeps_apart());
+        if apart.is_empty() || others.is_empty() {
+            return None;
+        }
+        apart.extend(others);
+        let packed = self.pack(&option.offers, room, &apart, profiles, max_nodes);
+        packed.is_better_than(&option.packed).then_some((packed, apart))
     }
 
     /// Packs into new nodes of the offered groups; the first may get `room` nodes.
