@@ -107,8 +107,8 @@ fn as_served(call: &Call, mut value: Value) -> Value {
 }
 
 /// Tells whether the client wants to be refused where strict decoding finds something.
-pub(super) fn is_strict(call: &Call) -> Answer<bool> {
-    Ok(strictness(call)? == Strictness::Strict)
+pub(super) fn is_strict(call: &Call) -> bool {
+    strictness(call) == Strictness::Strict
 }
 
 /// Drops, mentions or refuses what strict decoding found, as the client asked.

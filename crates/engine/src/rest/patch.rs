@@ -224,7 +224,7 @@ fn configuration(call: &Call) -> Answer<Value> {
     let (applied, twice) = form::yaml(&call.body)
         .map_err(|err| Status::bad_request(format!("error decoding YAML: {}", err.message)))?;
     match twice {
-        Some(note) if decode::is_strict(call)? => {
+        Some(note) if decode::is_strict(call) => {
             return Err(Status::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {note}"
             )));
