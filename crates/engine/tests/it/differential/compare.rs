@@ -61,6 +61,14 @@ fn field(key: &str, value: &Value, memory: &Memory) -> Value {
             "resourceVersion" | "continue" | "clusterIP" | "storageVersionHash",
             Value::String(text),
         ) if !text.is_empty() && text != "None" => Value::String(format!("<{key}>")),
+        ("serverAddress", Value::String(_)) => Value::String("<serverAddress>".to_owned()),
+        // What the controllers beside a server own is theirs: on the real one they are programs of their own.
+        ("managedFields", Value::Array(entries)) => {
+            let is_ours = |entry: &&Value| {
+                !CONTROLLERS.contains(&entry["manager"].as_str().unwrap_or_default())
+            };
+            entries.iter().filter(is_ours).map(|entry| normal(entry, memory)).collect()
+        }
         ("clusterIPs", Value::Array(_)) => Value::String("<clusterIPs>".to_owned()),
         // Columns that do not show a field are described in our own words.
         ("columnDefinitions", Value::Array(columns)) => {
@@ -74,6 +82,9 @@ fn field(key: &str, value: &Value, memory: &Memory) -> Value {
         _ => normal(value, memory),
     }
 }
+
+/// Who writes besides the client.
+const CONTROLLERS: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kwok", "plimsoll"];
 
 /// Replaces uids, times and remembered values in a text.
 fn words(text: &str, memory: &Memory) -> String {
