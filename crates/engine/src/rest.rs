@@ -169,7 +169,10 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
         options::of_write(call)?;
     }
     match (method, call.subresource, is_one) {
-        (&Method::POST, None, false) if !call.resource.is_stored() => reviews::create(call).await,
+        (&Method::POST, None, false) if !call.resource.is_stored() => match call.form.view {
+            form::View::Whole => reviews::create(call).await,
+            form::View::Table | form::View::Metadata => Err(form::not_acceptable()),
+        },
         _ if !call.resource.is_stored() => Err(Status::method_not_allowed()),
         (&Method::GET, None, false) if call.query.flag("watch") == Some(true) => watch::start(call),
         (&Method::GET, None, false) => list::answer(call),

@@ -189,8 +189,16 @@ impl Said {
         Self { api_version: text("apiVersion"), kind: text("kind") }
     }
 
-    /// Refuses a document of another kind. One that does not say what it is, is what it should be.
+    /// Refuses a document of another kind. A built-in one that does not say what it is, is what it should be.
     fn check(&self, call: &Call) -> Answer<()> {
+        if call.resource.custom.is_some() && self.kind.as_deref().is_none_or(str::is_empty) {
+            let body = String::from_utf8_lossy(&call.body);
+            return Err(Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}' ({})",
+                call.resource.kind,
+                summary(&call.body)
+            )));
+        }
         let expected = call.resource.api_version();
         let kind = &call.resource.kind;
         let said_kind = self.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(kind);

@@ -45,12 +45,7 @@ impl Form {
         }
         let ranges = asked.flat_map(|value| value.split(','));
         let form = ranges.map(str::trim).find_map(range);
-        form.ok_or_else(|| {
-            let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
-            let mut status = Status::new(406, "NotAcceptable", message);
-            status.details = Some(serde_json::Map::new());
-            status
-        })
+        form.ok_or_else(not_acceptable)
     }
 
     /// Answers with an object in this form. Tables and metadata are made by the caller.
@@ -63,6 +58,15 @@ impl Form {
         json.push(b'\n');
         reply(code, "application/json", Bytes::from(json))
     }
+}
+
+/// Refuses to answer in any form that the client accepts.
+pub(crate) fn not_acceptable() -> Box<Status> {
+    let message =
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
+    let mut status = Status::new(406, "NotAcceptable", message);
+    status.details = Some(serde_json::Map::new());
+    status
 }
 
 /// Reads one of the media ranges of an `Accept` header.

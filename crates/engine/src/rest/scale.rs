@@ -38,6 +38,10 @@ async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply
         check(call, &wanted)?;
         for field in ["resourceVersion", "uid"] {
             let said = meta::text(&scale, field);
+            // Custom resources are never changed unseen; who does not say what was seen means what is there.
+            if said.is_empty() && call.resource.custom.is_some() {
+                continue;
+            }
             meta::set(&mut object, field, (!said.is_empty()).then(|| said.into()));
         }
         *place(&mut object, &paths(call).replicas) = wanted;

@@ -53,7 +53,7 @@ fn judge(answers: Vec<(String, Vec<String>)>) -> Vec<String> {
         let is_known = KNOWN.iter().any(|(known, _)| *known == name);
         match (is_known, found.is_empty()) {
             (false, false) => wrong.push(format!("{name}:\n    {}", found.join("\n    "))),
-            (true, true) => println!("{name}: listed as known, but it does not differ"),
+            (true, true) => eprintln!("{name}: listed as known, but it does not differ"),
             (false, true) | (true, false) => {}
         }
     }

@@ -55,6 +55,9 @@ fn image(container: &Value, path: &Path, errors: &mut Errors) {
 
 fn one(container: &Value, role: Role, volumes: &[&str], path: &Path, errors: &mut Errors) {
     let is_sidecar = text(container, "restartPolicy") == "Always";
+    if !text(container, "restartPolicy").is_empty() {
+        one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
+    }
     if let Some(lifecycle) = given(container, "lifecycle") {
         for hook in ["postStart", "preStop"] {
             if let Some(handler) = given(lifecycle, hook) {

@@ -50,6 +50,10 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
     containers(list, Role::Main, &names, &mut taken, &path.child("containers"), errors);
     let init = items(spec, "initContainers");
     containers(init, Role::Init, &names, &mut taken, &path.child("initContainers"), errors);
+    if spec["hostNetwork"] == true {
+        host_ports(list, &path.child("containers"), errors);
+        host_ports(init, &path.child("initContainers"), errors);
+    }
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(spec, "dnsPolicy", &policies, path, errors);
@@ -250,4 +254,19 @@ pub(super) fn ip(value: &Value, path: &Path, errors: &mut Errors) {
 /// Checks how long a pod may take to end.
 pub(super) fn grace(spec: &Value, path: &Path, errors: &mut Errors) {
     not_negative(spec, "terminationGracePeriodSeconds", path, errors);
+}
+
+/// On the network of its node a container has only the ports that it listens on.
+fn host_ports(containers: &[Value], path: &Path, errors: &mut Errors) {
+    for (index, container) in containers.iter().enumerate() {
+        for (place, port) in items(container, "ports").iter().enumerate() {
+            let (host, own) = (&port["hostPort"], &port["containerPort"]);
+            if host.as_i64().is_some_and(|p| p != 0) && host != own {
+                let path = path.index(index).child("ports").index(place).child("hostPort");
+                errors.push(
+                    path.invalid(host, "must match `containerPort` when `hostNetwork` is true"),
+                );
+            }
+        }
+    }
 }
