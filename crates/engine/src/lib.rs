@@ -9,7 +9,6 @@
 
 mod access;
 mod bootstrap;
-#[allow(dead_code, unused_imports, reason = "the request path uses more of it as it grows")]
 mod builtin;
 mod clock;
 mod core;
@@ -24,10 +23,8 @@ mod openapi;
 pub mod patch;
 mod protobuf;
 mod quote;
-#[allow(dead_code, reason = "the request path uses more of it as it grows")]
 mod resource;
 mod rest;
-#[allow(dead_code, unused_imports, reason = "the request path uses more of it as it grows")]
 pub mod schema;
 pub mod selector;
 mod service;

@@ -137,11 +137,6 @@ impl Resource {
         qualified(&self.plural, &self.group)
     }
 
-    /// Gives the kind with its group, as messages about invalid objects name it.
-    pub(crate) fn qualified_kind(&self) -> String {
-        qualified(&self.kind, &self.group)
-    }
-
     /// Tells whether an object has this part.
     pub(crate) fn has(&self, subresource: Subresource) -> bool {
         self.subresources.contains(&subresource)
@@ -208,11 +203,6 @@ impl Served {
         resources.values().find(|r| r.kind == kind)
     }
 
-    /// Tells whether anything is served at a group and version.
-    pub(crate) fn has(&self, group: &str, version: &str) -> bool {
-        self.0.contains_key(&(group.to_owned(), version.to_owned()))
-    }
-
     /// Lists the groups and versions with their resources, in order of name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&GroupVersion, Vec<&Arc<Resource>>)> {
         self.0.iter().map(|(at, resources)| (at, resources.values().collect()))
@@ -228,16 +218,6 @@ impl Served {
     pub(crate) fn remove_custom(&mut self) {
         for resources in self.0.values_mut() {
             resources.retain(|_, r| r.origin == Origin::BuiltIn);
-        }
-        self.0.retain(|_, resources| !resources.is_empty());
-    }
-
-    /// Takes away every version of a resource.
-    pub(crate) fn remove(&mut self, group: &str, plural: &str) {
-        for ((g, _), resources) in &mut self.0 {
-            if g == group {
-                resources.remove(plural);
-            }
         }
         self.0.retain(|_, resources| !resources.is_empty());
     }

@@ -31,9 +31,7 @@ pub(crate) enum Mistake {
     Forbidden,
     TooLong,
     TooMany,
-    TooFew,
     TypeInvalid,
-    Internal,
 }
 
 impl Mistake {
@@ -47,8 +45,6 @@ impl Mistake {
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
-            Self::TooFew => "Too few",
-            Self::Internal => "Internal error",
         }
     }
 
@@ -62,9 +58,7 @@ impl Mistake {
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
-            Self::TooFew => "FieldValueTooFew",
             Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::Internal => "InternalError",
         }
     }
 }
@@ -142,11 +136,6 @@ impl Path {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Whether it leads nowhere.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     fn error(&self, mistake: Mistake, value: String, detail: impl Into<String>) -> FieldError {
         FieldError { mistake, field: self.0.clone(), value, detail: detail.into() }
     }
@@ -188,12 +177,6 @@ impl Path {
         let unit = if limit == 1 { "item" } else { "items" };
         let detail = format!("must have at most {limit} {unit}");
         self.error(Mistake::TooMany, actual.to_string(), detail)
-    }
-
-    pub(crate) fn too_few(&self, actual: usize, limit: usize) -> FieldError {
-        let unit = if limit == 1 { "item" } else { "items" };
-        let detail = format!("must have at least {limit} {unit}");
-        self.error(Mistake::TooFew, actual.to_string(), detail)
     }
 
     pub(crate) fn with(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::container::{Role, containers};
 use super::meta::{faults, labels};
-use super::numbers::{in_range, not_negative, one_of};
+use super::numbers::{in_range, one_of};
 use super::selector::{label_selector, node_selector, node_term};
 use super::{Errors, names, volume};
 use crate::builtin::field::Path;
@@ -249,11 +249,6 @@ pub(super) fn ip(value: &Value, path: &Path, errors: &mut Errors) {
         let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
         errors.push(path.invalid(value, detail));
     }
-}
-
-/// Checks how long a pod may take to end.
-pub(super) fn grace(spec: &Value, path: &Path, errors: &mut Errors) {
-    not_negative(spec, "terminationGracePeriodSeconds", path, errors);
 }
 
 /// On the network of its node a container has only the ports that it listens on.
