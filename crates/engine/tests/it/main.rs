@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod access;
 mod corpus;
 mod delegate;
 mod differential;
 mod in_process;
 mod keep;
 mod restart;
+mod runtime;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

@@ -57,7 +57,7 @@ async fn nothing_acknowledged_is_lost_by_killing_the_process() {
                 ))
             })
             .collect();
-        tokio::time::sleep(Duration::from_millis(100 + random.below(900))).await;
+        tokio::time::sleep(Duration::from_millis(300 + random.below(2700))).await;
         kill(child);
         kills += 1;
         for writer in writers {

@@ -3,6 +3,9 @@
 //! Only looked at once a document has turned out not to be JSON: a small copy of the states that Go's scanner goes
 //! through, for the sake of its words.
 
+/// Deeper documents are not looked into: each level takes room on the stack, and a stranger chooses how many there are.
+const MAX_DEPTH: usize = 256;
+
 /// Words the first syntax error of a text as Go does.
 pub(super) fn complaint(text: &[u8]) -> String {
     match (Scanner { text, at: 0, depth: 0 }).document() {
@@ -42,7 +45,7 @@ impl Scanner<'_> {
 
     fn value(&mut self) -> Result<(), String> {
         self.depth += 1;
-        if self.depth > 10_000 {
+        if self.depth > MAX_DEPTH {
             return Err("exceeded max depth".to_owned());
         }
         match self.peek() {

@@ -1,0 +1,157 @@
+//! kube-runtime's parts run unchanged on the engine, under paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::runtime::controller::Action;
+use kube::runtime::events::{EventType, Recorder, Reporter};
+use kube::runtime::finalizer::{Event as Finalizer, finalizer};
+use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
+use kube::{Client, Resource as _, ResourceExt as _};
+use plimsoll_engine::{Engine, History, Settings};
+use serde_json::json;
+
+use crate::ephemeral;
+
+fn named(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.metadata.labels = Some([("of".to_owned(), "test".to_owned())].into());
+    map
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it went wrong")]
+struct Failed;
+
+/// Marks what it sees, says so in an event, and cleans up behind it.
+async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, Failed> {
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::clone(&client));
+    finalizer(&maps, "test.plimsoll.dev/clean", map, |event| async {
+        if let Finalizer::Apply(map) = event {
+            let seen = Patch::Merge(json!({"data": {"seen": "yes"}}));
+            maps.patch(&map.name_any(), &PatchParams::default(), &seen)
+                .await
+                .map_err(|_| Failed)?;
+            let recorder = Recorder::new(Client::clone(&client), Reporter::from("test"));
+            let event = kube::runtime::events::Event {
+                type_: EventType::Normal,
+                reason: "Seen".into(),
+                note: None,
+                action: "Look".into(),
+                secondary: None,
+            };
+            recorder.publish(&event, &map.object_ref(&())).await.map_err(|_| Failed)?;
+        }
+        Ok::<_, Failed>(Action::await_change())
+    })
+    .await
+    .map_err(|_| Failed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_with_finalizer_and_events_runs() {
+    let engine = ephemeral().await;
+    let client = engine.client();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let config = watcher::Config::default().labels("of=test");
+    let controller = Controller::new(maps.clone(), config).run(
+        reconcile,
+        |_, _, _| Action::requeue(Duration::from_secs(1)),
+        Arc::new(client.clone()),
+    );
+    let running = tokio::spawn(controller.for_each(|_| async {}));
+    maps.create(&PostParams::default(), &named("a")).await.unwrap();
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if maps.get("a").await.unwrap().data.is_some() {
+            break;
+        }
+    }
+    let map = maps.get("a").await.unwrap();
+    assert_eq!(map.data.unwrap()["seen"], "yes");
+    assert_eq!(map.metadata.finalizers.unwrap(), ["test.plimsoll.dev/clean"]);
+    let events: Api<Event> = Api::default_namespaced(client);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!events.list(&ListParams::default()).await.unwrap().items.is_empty());
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(maps.get_opt("a").await.unwrap().is_none(), "the finalizer let it go");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reflector_holds_what_is_there() {
+    let engine = ephemeral().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let (reader, writer) = reflector::store();
+    let config = watcher::Config::default().labels("of=test").streaming_lists();
+    let stream = watcher(maps.clone(), config).reflect(writer).applied_objects();
+    let running = tokio::spawn(stream.for_each(|_| async {}));
+    maps.create(&PostParams::default(), &named("a")).await.unwrap();
+    reader.wait_until_ready().await.unwrap();
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if reader.len() == 1 {
+            break;
+        }
+    }
+    assert_eq!(reader.state()[0].name_any(), "a");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_changes_hands_once() {
+    let engine = ephemeral().await;
+    let leases: Api<Lease> = Api::default_namespaced(engine.client());
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+    }))
+    .unwrap();
+    let held = leases.create(&PostParams::default(), &lease).await.unwrap();
+    let take = |who: &str| {
+        let mut lease = held.clone();
+        lease.spec.as_mut().unwrap().holder_identity = Some(who.to_owned());
+        lease
+    };
+    leases.replace("leader", &PostParams::default(), &take("b")).await.unwrap();
+    let late = leases.replace("leader", &PostParams::default(), &take("c")).await;
+    assert!(matches!(late, Err(kube::Error::Api(status)) if status.code == 409));
+    assert_eq!(
+        leases.get("leader").await.unwrap().spec.unwrap().holder_identity.as_deref(),
+        Some("b")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
+    let history = History { at_most: 10, ..History::default() };
+    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    for index in 0..20 {
+        maps.create(&PostParams::default(), &named(&format!("m{index}"))).await.unwrap();
+    }
+    let events: Vec<_> = maps.watch(&WatchParams::default(), "2").await.unwrap().collect().await;
+    assert!(
+        matches!(&events[..], [Ok(WatchEvent::Error(status))] if status.code == 410),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_its_time_is_up_and_marks_where_it_is() {
+    let engine = ephemeral().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let made = maps.create(&PostParams::default(), &named("a")).await.unwrap();
+    let params = WatchParams::default().timeout(150);
+    let version = made.resource_version().unwrap();
+    let events: Vec<_> = maps.watch(&params, &version).await.unwrap().collect().await;
+    let bookmarks = events.iter().filter(|e| matches!(e, Ok(WatchEvent::Bookmark(_)))).count();
+    assert_eq!(bookmarks, 2, "one a minute: {events:?}");
+}
