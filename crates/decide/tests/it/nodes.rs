@@ -3,4 +3,5 @@
 mod oracle;
 mod placements;
 mod plans;
+mod rules;
 mod world;
