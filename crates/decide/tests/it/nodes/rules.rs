@@ -42,7 +42,7 @@ fn rule_1_3_which_pods_count_as_pending() {
         ),
         (
             "older than its delay",
-            Pod { scale_up_delay: delayed(5), created_at: at(6), ..waiting.clone() },
+            Pod { scale_up_delay: delayed(5), created_at: at(6), ..waiting },
             1,
         ),
     ] {
@@ -192,32 +192,36 @@ fn section_3_each_predicate_says_why_a_group_does_not_help() {
         let mut spec = PodSpec::clone(&pod("p").spec);
         change(&mut spec);
         let group = if &*spec.namespace == "tainted" { tainted("gpu") } else { group() };
-        // A pod that is there, for those who avoid it; a daemon that holds the port on every node.
-        let there = PodSpec {
-            namespace: "default".into(),
-            labels: [("app", "there")].into_iter().collect(),
-            requests: Resources { cpu: 1000, ..Resources::default() },
-            ..PodSpec::default()
-        };
-        let there = Pod {
-            name: "there".into(),
-            spec: Arc::new(there),
-            scheduling: Scheduling::On("n".into()),
-            ..Pod::default()
-        };
-        let port = PodSpec {
-            host_ports: [HostPort { protocol: "TCP".into(), ip: "".into(), port: 80 }].into(),
-            ..PodSpec::default()
-        };
-        let daemon = DaemonSet { name: "d".into(), spec: Arc::new(port), is_node_critical: true };
-        let cluster = Cluster {
-            nodes: vec![node("n", &group)],
-            groups: vec![group],
-            pods: vec![there, Pod { spec: Arc::new(spec), ..pod("p") }],
-            daemon_sets: vec![daemon],
-            ..Cluster::default()
-        };
+        let cluster = full(group, spec);
         assert_eq!(codes(&plan(&cluster, &Settings::default())), [wanted]);
+    }
+}
+
+/// A node with a pod that others avoid, a daemon that holds a port on every node, and a pod that waits.
+fn full(group: Group, spec: PodSpec) -> Cluster {
+    let there = PodSpec {
+        namespace: "default".into(),
+        labels: [("app", "there")].into_iter().collect(),
+        requests: Resources { cpu: 1000, ..Resources::default() },
+        ..PodSpec::default()
+    };
+    let there = Pod {
+        name: "there".into(),
+        spec: Arc::new(there),
+        scheduling: Scheduling::On("n".into()),
+        ..Pod::default()
+    };
+    let port = PodSpec {
+        host_ports: [HostPort { protocol: "TCP".into(), ip: "".into(), port: 80 }].into(),
+        ..PodSpec::default()
+    };
+    let daemon = DaemonSet { name: "d".into(), spec: Arc::new(port), is_node_critical: true };
+    Cluster {
+        nodes: vec![node("n", &group)],
+        groups: vec![group],
+        pods: vec![there, Pod { spec: Arc::new(spec), ..pod("p") }],
+        daemon_sets: vec![daemon],
+        ..Cluster::default()
     }
 }
 
@@ -242,7 +246,7 @@ fn group() -> Group {
 fn tainted(key: &str) -> Group {
     let mut group = group();
     let taint = Taint { key: key.into(), value: "".into(), effect: Effect::NoSchedule };
-    group.template.as_mut().unwrap().taints = [taint].into();
+    group.template.as_mut().expect("it has one").taints = [taint].into();
     group
 }
 
