@@ -31,7 +31,7 @@ pub(super) fn served(object: &mut Value) {
             annotate(object, annotation, &value);
         }
     }
-    if let Some(status) = object["status"].as_object_mut() {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.entry("currentReplicas").or_insert_with(|| 0.into());
     }
     if let Some(current) = take(object, "/status", "currentMetrics") {
