@@ -45,6 +45,10 @@ async fn nothing_acknowledged_is_lost_by_killing_the_process() {
     while done.load(Ordering::Relaxed) < WRITES {
         let (child, client) = start(dir.path()).await;
         newest = check(&client, &model, newest).await;
+        if kills == 0 {
+            // The watcher starts before the first write, and from then on where it was cut off.
+            seen.reached = newest;
+        }
         let watching = tokio::spawn(watch(client.clone(), std::mem::take(&mut seen), None));
         let writers: Vec<_> = (0..WRITERS)
             .map(|id| {
@@ -190,10 +194,6 @@ struct Seen {
 /// Watches from where it was cut off until the server is gone, or until a version.
 async fn watch(client: Client, mut seen: Seen, until: Option<u64>) -> Seen {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    if seen.reached == 0 {
-        let list = maps.list(&ListParams::default()).await.unwrap();
-        seen.reached = list.metadata.resource_version.unwrap().parse().unwrap();
-    }
     while until.is_none_or(|until| seen.reached < until) {
         let params = WatchParams::default().timeout(5);
         let Ok(events) = maps.watch(&params, &seen.reached.to_string()).await else { return seen };
