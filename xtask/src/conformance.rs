@@ -21,7 +21,7 @@ const GROUPS: &str = "Watchers|CustomResourceDefinition|CustomResourcePublishOpe
                       OrderedNamespaceDeletion|API chunking|Table transformation|Discovery|server version";
 /// Those of them that take under a minute together.
 const SHORT_GROUPS: &str = "Watchers|FieldValidation|Table transformation|Discovery|server version";
-/// How many tests the groups hold, and how many of them the short run.
+/// How many tests the groups hold.
 const ALL_PASS: usize = 43;
 
 /// The groups of `sig-api-machinery` that are not run, and why.
