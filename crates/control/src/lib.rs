@@ -1,0 +1,1 @@
+//! Controllers: each observes, decides, acts and records.
