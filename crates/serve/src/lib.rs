@@ -1,1 +1,3 @@
 //! What others call.
+
+pub mod proto;
