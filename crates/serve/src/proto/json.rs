@@ -60,10 +60,7 @@ pub(crate) mod int64 {
 pub(crate) mod optional_int64 {
     use super::{Deserialize as _, Deserializer, NumberOrText, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(
-        number: &Option<i64>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(number: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
         match number {
             Some(number) => to.collect_str(number),
             None => to.serialize_none(),
@@ -135,13 +132,11 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_strings_too_and_unknown_fields_are_ignored() {
-        let json = br#"{"countDiff": -1, "capacity": "42", "count": null, "count_diff": 7, "x": {}}"#;
+        let json =
+            br#"{"countDiff": -1, "capacity": "42", "count": null, "count_diff": 7, "x": {}}"#;
         let asked: beta::CounterUpdateRequest = read(json).unwrap();
-        let wanted = beta::CounterUpdateRequest {
-            count_diff: -1,
-            capacity: Some(42),
-            ..Default::default()
-        };
+        let wanted =
+            beta::CounterUpdateRequest { count_diff: -1, capacity: Some(42), ..Default::default() };
         assert_eq!(asked, wanted);
         assert_eq!(read::<sdk::Duration>(b" ").unwrap().seconds, 0, "no body is an empty message");
         assert!(read::<sdk::Duration>(br#"{"seconds": "soon"}"#).is_err());
