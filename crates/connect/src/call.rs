@@ -1,0 +1,217 @@
+//! How is an address of an autoscaler called: which URL, trusting whom, and for how long?
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api::autoscaling::WebhookConfig;
+use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode, Url};
+
+/// How long a call may take, from the first packet to the last byte.
+pub(crate) const WITHIN: Duration = Duration::from_secs(15);
+/// How many sets of trusted certificates have connections of their own.
+const CLIENTS: usize = 64;
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is nothing to call.
+    #[error("`{url}` cannot be called: expected http:// or https:// and a host")]
+    Address {
+        /// What was given.
+        url: String,
+    },
+    /// The given certificates are none.
+    #[error("caBundle holds no certificate that can be used")]
+    Roots(#[source] reqwest::Error),
+    /// The system has no certificates to trust.
+    #[error("the certificates of this system cannot be read; give a caBundle")]
+    SystemRoots(#[source] reqwest::Error),
+    /// Nobody is there.
+    #[error("could not reach {url}{hint}")]
+    Unreachable {
+        /// What was called.
+        url: Url,
+        /// What may help.
+        hint: &'static str,
+        /// What went wrong.
+        source: reqwest::Error,
+    },
+    /// The answer did not come in time.
+    #[error("{url} did not answer within 15 s")]
+    Slow {
+        /// What was called.
+        url: Url,
+    },
+    /// The answer is a refusal.
+    #[error("{url} answered {status}; expected 200")]
+    Status {
+        /// What was called.
+        url: Url,
+        /// What it answered.
+        status: StatusCode,
+    },
+    /// The answer does not end.
+    #[error("{url} answered more than {limit} bytes")]
+    TooLarge {
+        /// What was called.
+        url: Url,
+        /// What would have been read.
+        limit: usize,
+    },
+    /// The answer is not what was asked for.
+    #[error("{url} did not answer with a FleetAutoscaleReview: {problem}")]
+    NotAReview {
+        /// What was called.
+        url: Url,
+        /// What was found instead.
+        problem: String,
+    },
+}
+
+/// Clients by the certificates they trust, so that their connections are kept and never shared with another trust.
+#[derive(Default)]
+pub(crate) struct Callers {
+    clients: Mutex<HashMap<Vec<u8>, Client>>,
+}
+
+impl Callers {
+    /// Calls an address and reads the whole answer, of at most `limit` bytes.
+    pub(crate) async fn call(
+        &self,
+        config: &WebhookConfig,
+        limit: usize,
+        with: impl FnOnce(&Client, Url) -> RequestBuilder,
+    ) -> Result<Vec<u8>, CallError> {
+        let url = url(config)?;
+        let client = self.client(config, &url)?;
+        let answer = with(&client, url.clone()).timeout(WITHIN).send().await;
+        let answer = answer.map_err(|err| failed(&url, err))?;
+        if answer.status() != StatusCode::OK {
+            return Err(CallError::Status { url, status: answer.status() });
+        }
+        read(answer, url, limit).await
+    }
+
+    fn client(&self, config: &WebhookConfig, url: &Url) -> Result<Client, CallError> {
+        let bundle = config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice());
+        // Without TLS the certificates of the system are not even looked for.
+        let key = match (bundle, url.scheme()) {
+            (Some(bundle), _) => bundle.to_vec(),
+            (None, scheme) => scheme.as_bytes().to_vec(),
+        };
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let client = client(bundle, url)?;
+        if clients.len() >= CLIENTS {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+fn client(bundle: Option<&[u8]>, url: &Url) -> Result<Client, CallError> {
+    // Whoever was first has chosen; all choices will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")));
+    match bundle {
+        Some(pem) => {
+            let roots = Certificate::from_pem_bundle(pem).map_err(CallError::Roots)?;
+            builder.tls_certs_only(roots).build().map_err(CallError::Roots)
+        }
+        None if url.scheme() == "http" => {
+            builder.tls_certs_only([]).build().map_err(CallError::SystemRoots)
+        }
+        None => builder.build().map_err(CallError::SystemRoots),
+    }
+}
+
+/// Finds the URL: as given, or that of the service, by TLS when there are certificates to check it with.
+pub(crate) fn url(config: &WebhookConfig) -> Result<Url, CallError> {
+    let text = match (&config.url, &config.service) {
+        (Some(url), _) => url.clone(),
+        (None, Some(service)) => {
+            let scheme = if config.ca_bundle.is_some() { "https" } else { "http" };
+            let namespace = match service.namespace.as_str() {
+                "" => "default",
+                given => given,
+            };
+            let (name, port) = (&service.name, service.port.unwrap_or(8000));
+            let path = service.path.as_deref().unwrap_or_default().trim_start_matches('/');
+            format!("{scheme}://{name}.{namespace}.svc:{port}/{path}")
+        }
+        (None, None) => String::new(),
+    };
+    match Url::parse(&text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+        Ok(_) | Err(_) => Err(CallError::Address { url: text }),
+    }
+}
+
+fn failed(url: &Url, source: reqwest::Error) -> CallError {
+    if source.is_timeout() {
+        return CallError::Slow { url: url.clone() };
+    }
+    let is_service = url.host_str().is_some_and(|host| host.ends_with(".svc"));
+    let hint = if is_service && source.is_connect() {
+        " (the name of a service is known only inside its cluster; elsewhere give a `url`)"
+    } else {
+        ""
+    };
+    CallError::Unreachable { url: url.clone(), hint, source: source.without_url() }
+}
+
+async fn read(mut answer: Response, url: Url, limit: usize) -> Result<Vec<u8>, CallError> {
+    let mut body = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(part)) if body.len() + part.len() <= limit => body.extend_from_slice(&part),
+            Ok(Some(_)) => return Err(CallError::TooLarge { url, limit }),
+            Ok(None) => return Ok(body),
+            Err(err) => return Err(failed(&url, err)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::autoscaling::ServiceReference;
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn service(namespace: &str, path: Option<&str>, port: Option<i32>) -> WebhookConfig {
+        let path = path.map(str::to_owned);
+        let (namespace, name) = (namespace.to_owned(), "sizer".to_owned());
+        WebhookConfig {
+            service: Some(ServiceReference { namespace, name, path, port }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_service_is_called_by_its_name_and_by_tls_when_it_can_be_checked() {
+        let mut secured = service("games", Some("/scale"), Some(443));
+        secured.ca_bundle = Some(ByteString(b"pem".to_vec()));
+        for (config, wanted) in [
+            (service("", None, None), "http://sizer.default.svc:8000/"),
+            (service("games", Some("scale/it"), Some(80)), "http://sizer.games.svc/scale/it"),
+            (secured, "https://sizer.games.svc/scale"),
+        ] {
+            assert_eq!(url(&config).unwrap().as_str(), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_said_to_be_none() {
+        for text in ["", "sizer", "ftp://sizer/", "http://", "/scale"] {
+            let config = WebhookConfig { url: Some(text.to_owned()), ..Default::default() };
+            let problem = url(&config).unwrap_err().to_string();
+            assert!(problem.contains("expected http:// or https:// and a host"), "{text}");
+        }
+    }
+}

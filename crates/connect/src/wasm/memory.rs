@@ -1,0 +1,87 @@
+//! The memory that a module and we share: blocks, named by where they begin.
+//!
+//! It is apart from the module's own memory, so that neither side can reach what the other did not hand over.
+
+use std::collections::BTreeMap;
+
+/// How much may be in all blocks together.
+const LIMIT: usize = 16 << 20;
+
+/// Blocks of bytes. No block begins at 0, which stands for none.
+#[derive(Default)]
+pub(super) struct Memory {
+    blocks: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+    used: usize,
+}
+
+impl Memory {
+    /// Puts bytes into a block of their own; `None` when there is no room left.
+    pub(super) fn put(&mut self, bytes: Vec<u8>) -> Option<u64> {
+        let used = self.used.checked_add(bytes.len()).filter(|used| *used <= LIMIT)?;
+        let at = self.next.max(8);
+        // Blocks do not touch, so that the place behind one is never inside another.
+        self.next = (at + bytes.len() as u64 + 8).next_multiple_of(8);
+        self.used = used;
+        self.blocks.insert(at, bytes);
+        Some(at)
+    }
+
+    /// Makes an empty block.
+    pub(super) fn make(&mut self, len: u64) -> Option<u64> {
+        let len = usize::try_from(len).ok().filter(|len| *len <= LIMIT)?;
+        self.put(vec![0; len])
+    }
+
+    pub(super) fn free(&mut self, at: u64) {
+        self.used -= self.blocks.remove(&at).map_or(0, |block| block.len());
+    }
+
+    /// Gives the block that begins there.
+    pub(super) fn block(&self, at: u64) -> Option<&[u8]> {
+        self.blocks.get(&at).map(Vec::as_slice)
+    }
+
+    /// Gives `len` bytes from anywhere within a block.
+    pub(super) fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let (start, block) = self.blocks.range(..=at).next_back()?;
+        let from = usize::try_from(at - start).ok()?;
+        block.get(from..from.checked_add(usize::try_from(len).ok()?)?)
+    }
+
+    /// Gives bytes to write to.
+    pub(super) fn slice_mut(&mut self, at: u64, len: u64) -> Option<&mut [u8]> {
+        let (start, block) = self.blocks.range_mut(..=at).next_back()?;
+        let from = usize::try_from(at - start).ok()?;
+        block.get_mut(from..from.checked_add(usize::try_from(len).ok()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_and_end_where_they_end() {
+        let mut memory = Memory::default();
+        let a = memory.put(b"hello".to_vec()).unwrap();
+        let b = memory.make(3).unwrap();
+        assert_eq!(memory.block(a), Some(b"hello".as_slice()));
+        assert_eq!(memory.slice(a + 1, 3), Some(b"ell".as_slice()));
+        assert_eq!(memory.slice(a + 1, 5), None, "beyond its end");
+        assert_eq!(memory.slice(3, 1), None, "before the first");
+        memory.slice_mut(b, 3).unwrap().copy_from_slice(b"xyz");
+        memory.free(a);
+        assert_eq!((memory.block(a), memory.block(b)), (None, Some(b"xyz".as_slice())));
+    }
+
+    #[test]
+    fn there_is_an_end_to_it_and_what_is_freed_can_be_had_again() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.make(u64::MAX), None);
+        let whole = memory.make(LIMIT as u64).unwrap();
+        assert_eq!(memory.make(1), None);
+        memory.free(whole);
+        assert!(memory.make(1).is_some());
+    }
+}

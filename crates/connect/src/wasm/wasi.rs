@@ -1,0 +1,138 @@
+//! The little that a module gets of WASI preview 1, which compilers put into modules whether they need it or not.
+//!
+//! There are no files, no arguments and no environment; standard output goes to the log; time and chance are real.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use wasmtime::{Caller, Extern, ExternType, Linker, Module, Result, Val, bail, format_err};
+
+use super::plugin::Host;
+
+const WASI: &str = "wasi_snapshot_preview1";
+const OK: i32 = 0;
+/// Not an open file.
+const BADF: i32 = 8;
+/// No such function.
+const NOSYS: i32 = 52;
+
+type Call<'a> = Caller<'a, Host>;
+
+/// Adds what a module can import; the rest of WASI answers that it is not there.
+pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
+    linker.allow_shadowing(true);
+    for import in module.imports().filter(|i| i.module() == WASI) {
+        let ExternType::Func(shape) = import.ty() else { continue };
+        linker.func_new(WASI, import.name(), shape, |_, _, results| {
+            results.iter_mut().for_each(|result| *result = Val::I32(NOSYS));
+            Ok(())
+        })?;
+    }
+    surroundings(linker)?;
+    files(linker)?;
+    linker.func_wrap(WASI, "proc_exit", |code: i32| -> Result<()> {
+        bail!("it ended itself with the code {code}")
+    })?;
+    linker.func_wrap(WASI, "sched_yield", || OK)?;
+    linker.func_wrap(WASI, "poll_oneoff", poll)?;
+    Ok(())
+}
+
+fn surroundings(linker: &mut Linker<Host>) -> Result<()> {
+    for name in ["args_sizes_get", "environ_sizes_get"] {
+        linker.func_wrap(WASI, name, |mut c: Call<'_>, count: u32, size: u32| {
+            write(&mut c, count, &[0; 4])?;
+            write(&mut c, size, &[0; 4])
+        })?;
+    }
+    for name in ["args_get", "environ_get"] {
+        linker.func_wrap(WASI, name, |_: u32, _: u32| OK)?;
+    }
+    linker.func_wrap(WASI, "clock_time_get", |mut c: Call<'_>, _: u32, _: u64, out: u32| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        write(&mut c, out, &u64::try_from(now).unwrap_or(u64::MAX).to_le_bytes())
+    })?;
+    linker.func_wrap(WASI, "clock_res_get", |mut c: Call<'_>, _: u32, out: u32| {
+        write(&mut c, out, &1_u64.to_le_bytes())
+    })?;
+    linker.func_wrap(WASI, "random_get", |mut c: Call<'_>, out: u32, len: u32| {
+        fastrand::fill(within(memory(&mut c)?, out, len)?);
+        Ok(OK)
+    })?;
+    Ok(())
+}
+
+fn files(linker: &mut Linker<Host>) -> Result<()> {
+    linker.func_wrap(WASI, "fd_write", print)?;
+    linker.func_wrap(WASI, "fd_read", |mut c: Call<'_>, fd: u32, _: u32, _: u32, out: u32| {
+        if fd == 0 { write(&mut c, out, &[0; 4]) } else { Ok(BADF) }
+    })?;
+    linker.func_wrap(WASI, "fd_fdstat_get", |mut c: Call<'_>, fd: u32, out: u32| {
+        if fd > 2 {
+            return Ok(BADF);
+        }
+        // A character device without flags and rights.
+        let mut stat = [0; 24];
+        stat[0] = 2;
+        write(&mut c, out, &stat)
+    })?;
+    linker.func_wrap(WASI, "fd_fdstat_set_flags", |_: u32, _: u32| OK)?;
+    linker.func_wrap(WASI, "fd_prestat_get", |_: u32, _: u32| BADF)?;
+    linker.func_wrap(WASI, "fd_close", |_: u32| OK)?;
+    Ok(())
+}
+
+/// `fd_write`: what is printed goes to the log.
+fn print(mut c: Call<'_>, fd: u32, parts: u32, count: u32, out: u32) -> Result<i32> {
+    if !(1..=2).contains(&fd) {
+        return Ok(BADF);
+    }
+    let mut said = Vec::new();
+    let mut written = 0_u32;
+    for part in 0..count {
+        let memory = memory(&mut c)?;
+        let place = within(memory, parts.saturating_add(part.saturating_mul(8)), 8)?;
+        let (at, len) = (half(&place[..4]), half(&place[4..]));
+        said.extend(within(memory, at, len)?.iter().take(1000));
+        written = written.saturating_add(len);
+    }
+    let said = String::from_utf8_lossy(&said);
+    tracing::debug!(said = said.trim_end(), "a module prints");
+    write(&mut c, out, &written.to_le_bytes())
+}
+
+/// `poll_oneoff`: nobody sleeps here, so everything that is waited for has happened.
+fn poll(mut c: Call<'_>, waiting: u32, happened: u32, count: u32, out: u32) -> Result<i32> {
+    for index in 0..count {
+        let memory = memory(&mut c)?;
+        let place = within(memory, waiting.saturating_add(index.saturating_mul(48)), 48)?;
+        let mut event = [0; 32];
+        event[..8].copy_from_slice(&place[..8]);
+        event[10] = place[8];
+        write(&mut c, happened.saturating_add(index.saturating_mul(32)), &event)?;
+    }
+    write(&mut c, out, &count.to_le_bytes())
+}
+
+fn half(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+fn write(c: &mut Call<'_>, at: u32, bytes: &[u8]) -> Result<i32> {
+    let memory = memory(c)?;
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    within(memory, at, len)?.copy_from_slice(bytes);
+    Ok(OK)
+}
+
+/// Gives the module's own memory.
+fn memory<'a>(c: &'a mut Call<'_>) -> Result<&'a mut [u8]> {
+    match c.get_export("memory") {
+        Some(Extern::Memory(memory)) => Ok(memory.data_mut(c)),
+        _ => bail!("it exports no memory"),
+    }
+}
+
+fn within(memory: &mut [u8], at: u32, len: u32) -> Result<&mut [u8]> {
+    let range = at as usize..(at as usize).saturating_add(len as usize);
+    memory.get_mut(range).ok_or_else(|| format_err!("it points outside of its own memory"))
+}

@@ -1,0 +1,233 @@
+//! Wasm modules that speak Extism's language: written by hand here, so that each says one thing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use api::autoscaling::Policy;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use decide::fleet::Reply;
+use plimsoll_connect::Ask;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::server::Server;
+use crate::{asked, failure, policy};
+
+/// What every module begins with: it hands over texts of its own memory byte by byte.
+const START: &str = r#"
+    (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+    (import "extism:host/env" "store_u8" (func $store (param i64 i32)))
+    (import "extism:host/env" "load_u8" (func $load (param i64) (result i32)))
+    (import "extism:host/env" "length" (func $length (param i64) (result i64)))
+    (import "extism:host/env" "input_length" (func $input_length (result i64)))
+    (import "extism:host/env" "input_load_u8" (func $input (param i64) (result i32)))
+    (import "extism:host/env" "output_set" (func $output (param i64 i64)))
+    (import "extism:host/env" "error_set" (func $error (param i64)))
+    (import "extism:host/env" "config_get" (func $config (param i64) (result i64)))
+    (import "extism:host/env" "var_get" (func $recall (param i64) (result i64)))
+    (import "extism:host/env" "var_set" (func $remember (param i64 i64)))
+    (import "extism:host/env" "http_request" (func $http (param i64 i64) (result i64)))
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "path_open"
+        (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (func $hand (param $from i32) (param $len i32) (result i64)
+        (local $to i64) (local $i i32)
+        (local.set $to (call $alloc (i64.extend_i32_u (local.get $len))))
+        (block $done (loop $next
+            (br_if $done (i32.ge_u (local.get $i) (local.get $len)))
+            (call $store
+                (i64.add (local.get $to) (i64.extend_i32_u (local.get $i)))
+                (i32.load8_u (i32.add (local.get $from) (local.get $i))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br $next)))
+        (local.get $to))
+"#;
+
+/// Answers with a fixed size, as text at 0.
+const FIXED: &str = r#"
+    (data (i32.const 0) "{\"response\":{\"scale\":true,\"replicas\":9}}")
+    (func (export "scale") (result i32)
+        (call $output (call $hand (i32.const 0) (i32.const 40)) (i64.const 40))
+        (i32.const 0))
+"#;
+
+fn module(body: &str) -> Vec<u8> {
+    wat::parse_str(format!("(module {START} {body})")).unwrap()
+}
+
+fn wasm(server: &Server, more: &serde_json::Value) -> Policy {
+    let mut wasm = json!({"from": {"url": {"url": format!("{}/m.wasm", server.url)}}});
+    wasm.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    policy(json!({"type": "Wasm", "wasm": wasm}))
+}
+
+async fn serving(bytes: Vec<u8>) -> Server {
+    Server::plain(Router::new().route("/m.wasm", get(move || async move { bytes }))).await
+}
+
+async fn says(body: &str) -> Reply {
+    let server = serving(module(body)).await;
+    asked(&Ask::new(), &wasm(&server, &json!({}))).await
+}
+
+async fn fails(body: &str) -> String {
+    match says(body).await {
+        Reply::Failed(why) => why.to_string(),
+        other => panic!("expected a failure, found {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_module_gives_the_size() {
+    assert_eq!(says(FIXED).await, Reply::Scale(9));
+}
+
+#[tokio::test]
+async fn a_module_is_given_the_question() {
+    // The first byte of the question, `{`, is 123; the answer's size is written over its three digits.
+    let echo = r#"
+        (data (i32.const 0) "{\"response\":{\"scale\":true,\"replicas\":000}}")
+        (func (export "scale") (result i32) (local $n i32)
+            (if (i64.lt_u (call $input_length) (i64.const 50)) (then (unreachable)))
+            (local.set $n (call $input (i64.const 0)))
+            (i32.store8 (i32.const 37) (i32.add (i32.const 48) (i32.div_u (local.get $n) (i32.const 100))))
+            (i32.store8 (i32.const 38) (i32.add (i32.const 48)
+                (i32.rem_u (i32.div_u (local.get $n) (i32.const 10)) (i32.const 10))))
+            (i32.store8 (i32.const 39) (i32.add (i32.const 48) (i32.rem_u (local.get $n) (i32.const 10))))
+            (call $output (call $hand (i32.const 0) (i32.const 42)) (i64.const 42))
+            (i32.const 0))"#;
+    assert_eq!(says(echo).await, Reply::Scale(i32::from(b'{')));
+}
+
+#[tokio::test]
+async fn a_module_reads_its_configuration_and_remembers_between_questions() {
+    // The answer's one digit is that of `spare`, plus how often it was asked before.
+    let counting = r#"
+        (data (i32.const 0) "{\"response\":{\"scale\":true,\"replicas\":0}}")
+        (data (i32.const 100) "spare")
+        (data (i32.const 110) "seen")
+        (func (export "scale") (result i32) (local $seen i64) (local $n i32)
+            (local.set $seen (call $recall (call $hand (i32.const 110) (i32.const 4))))
+            (if (i64.ne (local.get $seen) (i64.const 0))
+                (then (local.set $n (call $load (local.get $seen)))))
+            (i32.store8 (i32.const 37) (i32.add (local.get $n)
+                (call $load (call $config (call $hand (i32.const 100) (i32.const 5))))))
+            (i32.store8 (i32.const 120) (i32.add (local.get $n) (i32.const 1)))
+            (call $remember (call $hand (i32.const 110) (i32.const 4)) (call $hand (i32.const 120) (i32.const 1)))
+            (call $output (call $hand (i32.const 0) (i32.const 40)) (i64.const 40))
+            (i32.const 0))"#;
+    let server = serving(module(counting)).await;
+    let ask = Ask::new();
+    let spare = |n: &str| wasm(&server, &json!({"config": {"spare": n}}));
+    assert_eq!(asked(&ask, &spare("3")).await, Reply::Scale(3));
+    assert_eq!(asked(&ask, &spare("3")).await, Reply::Scale(4));
+    assert_eq!(
+        asked(&ask, &spare("5")).await,
+        Reply::Scale(5),
+        "another configuration starts anew"
+    );
+    ask.forget("fas");
+    assert_eq!(asked(&ask, &spare("5")).await, Reply::Scale(5), "and so does what was forgotten");
+}
+
+#[tokio::test]
+async fn what_a_module_does_wrong_is_said() {
+    for (body, said) in [
+        (r#"(func (export "other"))"#, "it has no function `scale`"),
+        (r#"(func (export "scale") (param i32))"#, "`scale` takes parameters"),
+        (r#"(func (export "scale") (result i32) (i32.const 3))"#, "it returned 3"),
+        (r#"(func (export "scale") (unreachable))"#, "unreachable"),
+        (r#"(func (export "scale") (loop $on (br $on)))"#, "it did not come to an end"),
+        (r#"(func (export "scale") (drop (memory.grow (i32.const 60000))))"#, "memory"),
+        (r#"(func (export "scale") (drop (call $alloc (i64.const 99999999))))"#, "too much memory"),
+        (
+            r#"(func (export "scale") (drop (call $http (i64.const 0) (i64.const 0))))"#,
+            "it wants to make an HTTP request",
+        ),
+        (
+            r#"(func (export "scale") (drop (call $load (i64.const 5))))"#,
+            "outside of what it was given",
+        ),
+        (
+            r#"(func (export "scale") (drop (call $random (i32.const 65530) (i32.const 99))))"#,
+            "outside of its own memory",
+        ),
+        (
+            r#"(data (i32.const 0) "no luck")
+               (func (export "scale") (result i32)
+                   (call $error (call $hand (i32.const 0) (i32.const 7))) (i32.const 1))"#,
+            "`scale` of the module failed: no luck",
+        ),
+        (r#"(func (export "scale"))"#, "did not answer with a FleetAutoscaleReview: not JSON"),
+        (r#"(import "env" "x" (func)) (func (export "scale"))"#, "env"),
+    ] {
+        let body = body.to_owned();
+        // An import has to come first.
+        let found = match body.strip_prefix(r#"(import "env" "x" (func))"#) {
+            None => fails(&body).await,
+            Some(rest) => {
+                let text = format!(r#"(module (import "env" "x" (func)) {rest})"#);
+                let server = serving(wat::parse_str(text).unwrap()).await;
+                failure(&Ask::new(), &wasm(&server, &json!({}))).await
+            }
+        };
+        assert!(found.contains(said), "{found}, expected {said}");
+    }
+}
+
+#[tokio::test]
+async fn wasi_is_there_as_far_as_modules_need_it() {
+    let printing = format!(
+        r#"(data (i32.const 200) "hello") (data (i32.const 300) "\c8\00\00\00\05\00\00\00")
+        (func (export "_initialize")
+            (if (call $write (i32.const 1) (i32.const 300) (i32.const 1) (i32.const 400)) (then (unreachable)))
+            (if (i32.ne (i32.load (i32.const 400)) (i32.const 5)) (then (unreachable)))
+            (if (i32.ne (i32.const 52) (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 0)
+                (i32.const 0) (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 0))) (then (unreachable)))
+            (if (call $random (i32.const 500) (i32.const 8)) (then (unreachable))))
+        {FIXED}"#
+    );
+    assert_eq!(says(&printing).await, Reply::Scale(9));
+}
+
+#[tokio::test]
+async fn a_module_must_be_the_one_whose_hash_is_given() {
+    let bytes = module(FIXED);
+    let hash: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02X}")).collect();
+    let server = serving(bytes).await;
+    let ask = Ask::new();
+    assert_eq!(asked(&ask, &wasm(&server, &json!({"hash": hash}))).await, Reply::Scale(9));
+    let other = failure(&ask, &wasm(&server, &json!({"hash": "00".repeat(32)}))).await;
+    assert!(other.contains("the module has the SHA-256"), "{other}");
+    let nothing = serving(b"hello".to_vec()).await;
+    let found = failure(&ask, &wasm(&nothing, &json!({}))).await;
+    assert!(found.contains("the module cannot be used"), "{found}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_module_is_fetched_again_after_five_minutes_and_kept_when_that_fails() {
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&fetched);
+    let app = Router::new().route(
+        "/m.wasm",
+        get(move || async move {
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => (StatusCode::OK, module(FIXED)),
+                1 => (StatusCode::OK, module(&FIXED.replace('9', "8"))),
+                _ => (StatusCode::NOT_FOUND, Vec::new()),
+            }
+        }),
+    );
+    let server = Server::plain(app).await;
+    let (ask, policy) = (Ask::new(), wasm(&server, &json!({})));
+    for (passed, replicas, fetches) in [(0, 9, 1), (200, 9, 1), (200, 8, 2), (400, 8, 3)] {
+        tokio::time::advance(Duration::from_secs(passed)).await;
+        assert_eq!(asked(&ask, &policy).await, Reply::Scale(replicas));
+        assert_eq!(fetched.load(Ordering::SeqCst), fetches);
+    }
+}
