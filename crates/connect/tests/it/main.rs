@@ -38,6 +38,8 @@ async fn asked(ask: &Ask, policy: &Policy) -> Reply {
 async fn failure(ask: &Ask, policy: &Policy) -> String {
     match asked(ask, policy).await {
         Reply::Failed(why) => why.to_string(),
-        other => panic!("expected a failure, found {other:?}"),
+        other @ (Reply::None | Reply::Keep | Reply::Scale(_)) => {
+            panic!("expected a failure, found {other:?}")
+        }
     }
 }

@@ -78,7 +78,9 @@ async fn says(body: &str) -> Reply {
 async fn fails(body: &str) -> String {
     match says(body).await {
         Reply::Failed(why) => why.to_string(),
-        other => panic!("expected a failure, found {other:?}"),
+        other @ (Reply::None | Reply::Keep | Reply::Scale(_)) => {
+            panic!("expected a failure, found {other:?}")
+        }
     }
 }
 
