@@ -19,6 +19,7 @@ pub use gameserver::{
 pub use gameserverset::{GameServerSet, GameServerSetSpec, GameServerSetStatus};
 pub use priority::{Order, Priority, PriorityType};
 pub use template::{GameServerTemplate, PodTemplate};
+pub use view::server as server_view;
 
 pub(crate) use fleet::KIND as FLEET;
 pub(crate) use gameserver::KIND as GAME_SERVER;

@@ -1,3 +1,4 @@
 //! What others call.
 
+pub mod allocator;
 pub mod proto;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use decide::fleet::{self, Amount, Mode, ServerSet, SetCounts, SetView, Template, Update};
 use decide::gameserver::{self, Counter, List, State, Texts};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
     AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION, Fleet, GameServer,
-    GameServerSet, GameServerSpec, ListStatus, Scheduling, StrategyType, priority,
+    GameServerSet, GameServerSpec, GameServerStatus, ListStatus, Scheduling, StrategyType,
+    priority,
 };
 
 type Named<T> = BTreeMap<Arc<str>, T>;
@@ -19,21 +20,9 @@ type Named<T> = BTreeMap<Arc<str>, T>;
 impl GameServer {
     /// Gives what decisions look at.
     pub fn view(&self) -> gameserver::GameServer {
-        let status = self.status.clone().unwrap_or_default();
-        let annotations = texts(self.metadata.annotations.as_ref());
-        let errored_at = annotations.get(ERRORED_AT_ANNOTATION).and_then(|at| at.parse().ok());
-        gameserver::GameServer {
-            namespace: self.metadata.namespace.as_deref().unwrap_or("default").into(),
-            name: self.metadata.name.as_deref().unwrap_or_default().into(),
-            state: State::parse(&status.state),
-            node: status.node_name.into(),
-            labels: texts(self.metadata.labels.as_ref()),
-            annotations,
-            counters: named(status.counters.as_ref(), counter),
-            lists: named(status.lists.as_ref(), list),
-            created_at: moment(self.metadata.creation_timestamp.as_ref(), Timestamp::UNIX_EPOCH),
-            has_deletion_mark: self.metadata.deletion_timestamp.is_some(),
-            errored_at,
+        match &self.status {
+            Some(status) => server(&self.metadata, status),
+            None => server(&self.metadata, &GameServerStatus::default()),
         }
     }
 
@@ -55,6 +44,25 @@ impl GameServer {
                 values: l.values.iter().map(ToString::to_string).collect(),
             }));
         }
+    }
+}
+
+/// Gives what decisions look at, where only an object's metadata and status are at hand.
+pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::GameServer {
+    let annotations = texts(metadata.annotations.as_ref());
+    let errored_at = annotations.get(ERRORED_AT_ANNOTATION).and_then(|at| at.parse().ok());
+    gameserver::GameServer {
+        namespace: metadata.namespace.as_deref().unwrap_or("default").into(),
+        name: metadata.name.as_deref().unwrap_or_default().into(),
+        state: State::parse(&status.state),
+        node: status.node_name.as_str().into(),
+        labels: texts(metadata.labels.as_ref()),
+        annotations,
+        counters: named(status.counters.as_ref(), counter),
+        lists: named(status.lists.as_ref(), list),
+        created_at: moment(metadata.creation_timestamp.as_ref(), Timestamp::UNIX_EPOCH),
+        has_deletion_mark: metadata.deletion_timestamp.is_some(),
+        errored_at,
     }
 }
 

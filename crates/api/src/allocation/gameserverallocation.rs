@@ -71,6 +71,16 @@ pub struct MultiClusterSetting {
     pub policy_selector: LabelSelector,
 }
 
+impl GameServerAllocation {
+    /// Does what admission does, for one that did not come as JSON: checks it, and fills in what was left out.
+    pub fn settled(mut self) -> Result<Self, Vec<Problem>> {
+        let problems = validation::problems(&self.spec);
+        admit::done(problems)?;
+        fill(&mut self.spec);
+        Ok(self)
+    }
+}
+
 /// GameServerAllocation, as engines and `evaluate` see it.
 pub(crate) static KIND: Kind = Kind {
     group: "allocation.agones.dev",

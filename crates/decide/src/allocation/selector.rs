@@ -13,7 +13,7 @@ impl Selector {
     }
 
     /// Whether a request in `namespace` may have the server by this selector.
-    pub(super) fn takes(&self, namespace: &str, server: &GameServer) -> bool {
+    pub fn takes(&self, namespace: &str, server: &GameServer) -> bool {
         self.matches(server) && *server.namespace == *namespace && !server.is_being_deleted()
     }
 

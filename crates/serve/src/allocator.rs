@@ -1,0 +1,239 @@
+//! Which game server does a caller get, and how is that made true?
+//!
+//! ```text
+//!  Kubernetes ─┐
+//!  gRPC ───────┼─▶ gate ─▶ books: choose, project ─▶ write with its version ─▶ answer
+//!  REST ───────┘            ▲                             │ conflict: choose again
+//!                           └──── watch of game servers ◀─┘
+//! ```
+//!
+//! Nothing sleeps and nothing scans: the index is fed by a watch, a choice is made for each request, and writes go out in
+//! parallel. Two allocators never give out the same Ready server, since the API takes only one of two writes on one version.
+
+mod books;
+mod events;
+mod gate;
+pub mod kubernetes;
+mod server;
+mod watch;
+mod write;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
+use decide::allocation::Request;
+use jiff::Timestamp;
+use kube::{Api, Client};
+use tokio::sync::oneshot;
+
+use books::{Books, Claim, Flown, Landing, Verdict};
+use events::Events;
+pub use gate::Bounds;
+use gate::Gate;
+use server::Server;
+use write::{Sent, Write};
+
+/// How an allocator is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The one namespace whose game servers are given out; all, unless given.
+    pub namespace: Option<String>,
+    /// How much is under way, and how much may wait.
+    pub bounds: Bounds,
+    /// How many servers are tried for one request before the answer is `Contention`.
+    pub tries: u32,
+    /// Whether events are sent.
+    pub events: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { namespace: None, bounds: Bounds::default(), tries: 16, events: true }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The request cannot be meant.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<api::Problem>),
+    /// More is asked than can be done.
+    #[error("too many concurrent requests: the queue of namespace `{0}` is full")]
+    Overloaded(Arc<str>),
+    /// The API refused the write, or did not answer.
+    #[error("could not write to a game server")]
+    Write(#[source] Arc<kube::Error>),
+}
+
+/// Gives out game servers, for as long as one clone of it is there.
+#[derive(Clone)]
+pub struct Allocator {
+    shared: Arc<Shared>,
+    _tasks: Arc<Tasks>,
+}
+
+struct Shared {
+    client: Client,
+    settings: Settings,
+    books: Mutex<Books>,
+    gate: Gate,
+    events: Events,
+}
+
+/// What runs behind the allocator.
+struct Tasks(Vec<tokio::task::JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+impl Allocator {
+    /// Starts to follow game servers, and waits until all of them are known.
+    pub async fn start(client: Client, settings: Settings) -> Self {
+        let (events, sending) = Events::new(client.clone(), settings.events);
+        let shared = Arc::new(Shared {
+            gate: Gate::new(settings.bounds),
+            books: Mutex::default(),
+            client,
+            settings,
+            events,
+        });
+        let (complete, mut is_complete) = tokio::sync::watch::channel(false);
+        let tasks = Tasks(vec![
+            tokio::spawn(sending),
+            tokio::spawn(watch::servers(Arc::clone(&shared), complete)),
+            tokio::spawn(watch::nodes(Arc::clone(&shared))),
+        ]);
+        // The sender lives as long as the task, which lives as long as `tasks`.
+        let _ = is_complete.wait_for(|complete| *complete).await;
+        Self { shared, _tasks: Arc::new(tasks) }
+    }
+
+    /// Gives a game server to an allocation that was admitted. Who stops waiting before the write costs nothing; a write
+    /// that was sent is finished.
+    pub async fn allocate(
+        &self,
+        allocation: &GameServerAllocation,
+    ) -> Result<GameServerAllocationStatus, Refusal> {
+        let request = Arc::new(allocation.view(fastrand::u64(..)));
+        let full = |_| Refusal::Overloaded(Arc::clone(&request.namespace));
+        let permit = Arc::new(self.shared.gate.enter(&request.namespace).await.map_err(full)?);
+        let mut failed = None;
+        for attempt in 0..self.shared.settings.tries.max(1) {
+            let (answer, hears) = oneshot::channel();
+            let claim =
+                Claim { request: Arc::clone(&request), answer, permit: Arc::clone(&permit) };
+            if !self.shared.choose(claim, skip(attempt)) {
+                return Ok(nothing(AllocationState::UnAllocated));
+            }
+            match hears.await {
+                Ok(Verdict::Won(server)) => return Ok(server.answer()),
+                Ok(Verdict::Lost) => {}
+                Ok(Verdict::Failed(err)) => {
+                    failed = Some(err);
+                    break;
+                }
+                // The runtime is shutting down.
+                Err(_) => break,
+            }
+        }
+        match failed {
+            Some(err) => Err(Refusal::Write(err)),
+            None => Ok(nothing(AllocationState::Contention)),
+        }
+    }
+
+    /// Gives the server that an allocation would get now, as it is now, and changes nothing.
+    pub fn preview(&self, allocation: &GameServerAllocation) -> GameServerAllocationStatus {
+        let request: Request = allocation.view(fastrand::u64(..));
+        match self.shared.books().peek(&request) {
+            Some(server) => server.answer(),
+            None => nothing(AllocationState::UnAllocated),
+        }
+    }
+}
+
+/// How many servers to pass over. Allocators that lost to another one try the same servers in the same order; who lost
+/// steps aside, a little further each time.
+fn skip(attempt: u32) -> usize {
+    fastrand::usize(0..1 << attempt.min(6))
+}
+
+fn nothing(state: AllocationState) -> GameServerAllocationStatus {
+    GameServerAllocationStatus { state, ..GameServerAllocationStatus::default() }
+}
+
+impl Shared {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        // A panic while holding it would have been a broken invariant of the index; the versions still hold.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chooses a server for a claim, and sends the write unless one is under way. Gives whether there was a server.
+    fn choose(self: &Arc<Self>, claim: Claim, skip: usize) -> bool {
+        match self.books().claim(claim, skip, Timestamp::now()) {
+            Err(_) => false,
+            Ok(None) => true,
+            Ok(Some(flown)) => {
+                // On its own, so that who asked may leave and the write is finished all the same.
+                tokio::spawn(Arc::clone(self).fly(flown));
+                true
+            }
+        }
+    }
+
+    /// Writes to a server for as long as someone waits for it.
+    async fn fly(self: Arc<Self>, first: Flown) {
+        let mut next = Some(first);
+        while let Some(Flown { base, mut claims }) = next {
+            claims.retain(|claim| !claim.answer.is_closed());
+            let (landing, verdict) = match claims.as_slice() {
+                [] => (Landing::NotSent, Verdict::Lost),
+                claims => self.write(&base, claims).await,
+            };
+            let (leave, more) = self.books().land(&base, landing, Timestamp::now());
+            claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));
+            leave.into_iter().for_each(|claim| tell(claim, Verdict::Lost));
+            next = more;
+        }
+    }
+
+    /// Sends one write for all who wait for it.
+    async fn write(&self, base: &Server, claims: &[Claim]) -> (Landing, Verdict) {
+        let write = Write::new(base, claims.iter().map(|c| &*c.request), Timestamp::now());
+        let api: Api<Server> = Api::namespaced(self.client.clone(), base.namespace());
+        match write.send(&api, base).await {
+            Sent::Written(server) => {
+                self.events.tell(&server, &write.warnings);
+                let server = Arc::new(server);
+                (Landing::Seen(Arc::clone(&server)), Verdict::Won(server))
+            }
+            Sent::Conflict(Some(server)) => (Landing::Seen(Arc::new(server)), Verdict::Lost),
+            Sent::Conflict(None) => (self.learn(&api, base).await, Verdict::Lost),
+            Sent::Gone => (Landing::Gone, Verdict::Lost),
+            Sent::Failed(err) => (Landing::Unknown, Verdict::Failed(Arc::new(err))),
+        }
+    }
+
+    /// Finds out what a server is like that is not what we thought, unless the watch has told.
+    async fn learn(&self, api: &Api<Server>, base: &Server) -> Landing {
+        if self.books().knows_newer(base) {
+            return Landing::NotSent;
+        }
+        match write::look(api, base.name()).await {
+            Ok(Some(server)) => Landing::Seen(Arc::new(server)),
+            Ok(None) => Landing::Gone,
+            Err(_) => Landing::Unknown,
+        }
+    }
+}
+
+/// Tells a claim its verdict; who left does not hear it.
+fn tell(claim: Claim, verdict: Verdict) {
+    drop(claim.permit);
+    let _ = claim.answer.send(verdict);
+}

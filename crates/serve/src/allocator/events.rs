@@ -1,0 +1,90 @@
+//! Who is told that a server was allocated?
+//!
+//! Events are sent behind the work, one at a time, from a queue that drops what does not fit: an allocation never waits for
+//! its event, and a storm of allocations is not doubled by one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use decide::Reason as _;
+use decide::allocation::Warning;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::{Api, Client};
+use tokio::sync::mpsc;
+
+use super::server::Server;
+
+const COMPONENT: &str = "GameServerAllocation-Allocator";
+
+/// Events that may wait to be sent.
+const WAITING: usize = 1024;
+
+/// The way to who sends events.
+pub(super) struct Events {
+    queue: Option<mpsc::Sender<Event>>,
+    dropped: AtomicU64,
+}
+
+impl Events {
+    /// Makes the queue, and what sends from it; without `wanted` nothing is ever sent.
+    pub(super) fn new(client: Client, wanted: bool) -> (Self, impl Future<Output = ()> + Send) {
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let events = Self { queue: wanted.then_some(queue), dropped: AtomicU64::new(0) };
+        (events, send(client, waiting))
+    }
+
+    /// Tells that a server was allocated, and what of the request did not apply to it.
+    pub(super) fn tell(&self, server: &Server, warnings: &[Warning]) {
+        let Some(queue) = &self.queue else { return };
+        let allocated = [("Normal", "Allocated", "Allocated".to_owned())];
+        let warnings = warnings.iter().map(|w| ("Warning", w.code(), w.to_string()));
+        for (type_, reason, message) in allocated.into_iter().chain(warnings) {
+            if queue.capacity() == 0
+                || queue.try_send(event(server, type_, reason, message)).is_err()
+            {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+async fn send(client: Client, mut waiting: mpsc::Receiver<Event>) {
+    while let Some(event) = waiting.recv().await {
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        if let Err(err) = api.create(&Default::default(), &event).await {
+            tracing::debug!(error = &err as &dyn std::error::Error, "an event was not sent");
+        }
+    }
+}
+
+fn event(server: &Server, type_: &str, reason: &str, message: String) -> Event {
+    let now = Timestamp::now();
+    let metadata = &server.metadata;
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{:016x}", server.name(), fastrand::u64(..))),
+            namespace: Some(server.namespace().to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("agones.dev/v1".to_owned()),
+            kind: Some("GameServer".to_owned()),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+            field_path: None,
+        },
+        type_: Some(type_.to_owned()),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        count: Some(1),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+        reporting_component: Some(COMPONENT.to_owned()),
+        ..Event::default()
+    }
+}

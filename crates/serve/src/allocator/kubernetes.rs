@@ -1,0 +1,224 @@
+//! How does `kubectl create -f gameserverallocation.yaml` get its answer?
+//!
+//! The group `allocation.agones.dev` as an API server of its own: creating a GameServerAllocation is the request, and what
+//! comes back is the answer. Nothing is stored. The embedded engine hands the group to this service; on a cluster the
+//! API server does, as an aggregated API.
+
+use api::allocation::{AllocationState, GameServerAllocation};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::{Allocator, Refusal};
+
+const GROUP: &str = "allocation.agones.dev";
+const VERSION: &str = "allocation.agones.dev/v1";
+const RESOURCE: &str = "gameserverallocations";
+
+/// After how many seconds a caller who was turned away may come again.
+const RETRY_AFTER: u32 = 1;
+
+/// An answer other than the wanted one: a code, a word for programs, and a sentence for people.
+struct Failure {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Value,
+}
+
+/// Answers a request to the group. The namespace comes from the path.
+pub async fn answer(allocator: &Allocator, request: Request<Bytes>) -> Response<Bytes> {
+    let (parts, body) = request.into_parts();
+    let yaml = wants_yaml(&parts.headers);
+    let path: Vec<&str> = parts.uri.path().trim_matches('/').split('/').collect();
+    let query = parts.uri.query().unwrap_or_default();
+    let answered = match (path.as_slice(), &parts.method) {
+        (["apis", GROUP, "v1", "namespaces", namespace, RESOURCE], &Method::POST) => {
+            create(allocator, namespace, query, &parts.headers, &body).await
+        }
+        (["apis", GROUP, "v1", "namespaces", _, RESOURCE, ..], method) => Err(not_allowed(method)),
+        (["apis", GROUP, "v1", RESOURCE], method) => Err(not_allowed(method)),
+        (path, &Method::GET) => describe(path).map(|found| (StatusCode::OK, found)),
+        (_, _) => Err(not_found()),
+    };
+    match answered {
+        Ok((code, value)) => reply(code, &value, yaml),
+        Err(failure) => failure.reply(yaml),
+    }
+}
+
+async fn create(
+    allocator: &Allocator,
+    namespace: &str,
+    query: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(StatusCode, Value), Failure> {
+    let mut allocation = read(headers, body)?;
+    let said = allocation.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
+    if said != namespace {
+        let message = format!(
+            "the namespace of the object ({said}) does not match the namespace on the URL ({namespace})"
+        );
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message));
+    }
+    let is_dry_run = query.split('&').any(|pair| pair == "dryRun=All");
+    let status = if is_dry_run {
+        allocator.preview(&allocation)
+    } else {
+        allocator.allocate(&allocation).await?
+    };
+    if status.state == AllocationState::Allocated {
+        allocation.metadata.name = Some(status.game_server_name.clone());
+    }
+    allocation.metadata.creation_timestamp = Some(Time(Timestamp::now()));
+    allocation.status = Some(status);
+    Ok((StatusCode::CREATED, json!(allocation)))
+}
+
+/// Reads the body as what its content type says, and lets admission look at it.
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<GameServerAllocation, Failure> {
+    let bad = |message| Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message);
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let content_type = content_type.and_then(|t| t.split(';').next()).unwrap_or_default().trim();
+    let mut value: Value = match content_type {
+        "" | "application/json" | "*/*" => serde_json::from_slice(body)
+            .map_err(|err| bad(format!("the body is not JSON: {err}")))?,
+        "application/yaml" => std::str::from_utf8(body)
+            .map_err(|err| bad(format!("the body is not text: {err}")))
+            .and_then(|text| {
+                serde_saphyr::from_str(text)
+                    .map_err(|err| bad(format!("the body is not YAML: {err}")))
+            })?,
+        other => {
+            let message = format!(
+                "the body of the request was in an unknown format ({other}): expected application/json or application/yaml"
+            );
+            let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Err(Failure::new(code, "UnsupportedMediaType", message));
+        }
+    };
+    let kind = value["kind"].as_str().unwrap_or("GameServerAllocation");
+    let kind = api::find(value["apiVersion"].as_str(), kind).filter(|kind| kind.plural == RESOURCE);
+    let kind = kind.ok_or_else(|| bad(format!("expected a GameServerAllocation of {VERSION}")))?;
+    let admission = api::Admission { old: None, now: Timestamp::now() };
+    (kind.admit)(&mut value, &admission).map_err(Refusal::Invalid)?;
+    serde_json::from_value(value).map_err(|err| bad(err.to_string()))
+}
+
+/// Says what there is: what discovery asks for.
+fn describe(path: &[&str]) -> Result<Value, Failure> {
+    let version = json!({"groupVersion": VERSION, "version": "v1"});
+    Ok(match path {
+        ["apis", GROUP, "v1"] => json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": VERSION,
+            "resources": [{
+                "name": RESOURCE, "singularName": "gameserverallocation", "namespaced": true,
+                "kind": "GameServerAllocation", "verbs": ["create"], "shortNames": ["gsa"],
+            }],
+        }),
+        ["apis", GROUP] => json!({
+            "kind": "APIGroup", "apiVersion": "v1", "name": GROUP,
+            "versions": [version], "preferredVersion": version,
+        }),
+        ["openapi", "v2"] => {
+            json!({"swagger": "2.0", "info": {"title": GROUP, "version": "v1"}, "paths": {}})
+        }
+        ["openapi", "v3"] => json!({"paths": {}}),
+        ["healthz" | "livez" | "readyz"] => json!("ok"),
+        // The API server then asks for each group and version.
+        ["apis"] => {
+            let message = "expected a group and version";
+            return Err(Failure::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message));
+        }
+        _ => return Err(not_found()),
+    })
+}
+
+impl Failure {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Value::Null }
+    }
+
+    fn reply(&self, yaml: bool) -> Response<Bytes> {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "code": self.code.as_u16(), "reason": self.reason, "message": self.message,
+        });
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
+        }
+        let mut response = reply(self.code, &status, yaml);
+        if self.details["retryAfterSeconds"].is_number() {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let details = |more: Value| {
+            let mut details = json!({"group": GROUP, "kind": "GameServerAllocation"});
+            details
+                .as_object_mut()
+                .into_iter()
+                .for_each(|d| d.extend(more.as_object().cloned().unwrap_or_default()));
+            details
+        };
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Invalid(problems) => {
+                let cause = |p: &api::Problem| json!({"reason": "FieldValueInvalid", "field": p.path, "message": p.message});
+                let causes: Vec<Value> = problems.iter().map(cause).collect();
+                Self {
+                    message: format!("GameServerAllocation.{GROUP} is invalid: {message}"),
+                    details: details(json!({"causes": causes})),
+                    ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "")
+                }
+            }
+            // 429 is what matchmakers read as "none free".
+            Refusal::Overloaded(_) => Self {
+                details: details(json!({"retryAfterSeconds": RETRY_AFTER})),
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            },
+            Refusal::Write(err) => Self {
+                details: details(json!({})),
+                ..Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "InternalError",
+                    format!("{message}: {err}"),
+                )
+            },
+        }
+    }
+}
+
+fn not_allowed(method: &Method) -> Failure {
+    let message =
+        format!("{method} is not supported on {RESOURCE}.{GROUP}: they can only be created");
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+}
+
+fn not_found() -> Failure {
+    let message = "the server could not find the requested resource";
+    Failure::new(StatusCode::NOT_FOUND, "NotFound", message)
+}
+
+fn wants_yaml(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let first = accept.split([',', ';']).next().unwrap_or_default().trim();
+    first == "application/yaml"
+}
+
+fn reply(code: StatusCode, value: &Value, yaml: bool) -> Response<Bytes> {
+    let text = if yaml { serde_saphyr::to_string(value).ok() } else { None };
+    let content_type = if text.is_some() { "application/yaml" } else { "application/json" };
+    let mut response = Response::new(Bytes::from(text.unwrap_or_else(|| value.to_string())));
+    *response.status_mut() = code;
+    let content_type = header::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}

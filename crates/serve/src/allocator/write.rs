@@ -1,0 +1,201 @@
+//! How does a choice become true?
+//!
+//! By one write that names the version it was decided on: labels, annotations, state, counters and lists together, as a
+//! merge patch, so that the pod does not travel. A write without an answer is sent again as it was: the API takes it, or
+//! says that the version has moved on, and then the moment in `agones.dev/last-allocated` tells whether by us.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use decide::allocation::{LAST_ALLOCATED, Request, Warning, apply};
+use decide::gameserver::GameServer;
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Map, Value, json};
+
+use super::server::Server;
+
+/// How long to wait before a write without an answer is sent again.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+];
+
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What came of sending.
+pub(super) enum Sent {
+    /// It is written, and the server is now like this.
+    Written(Server),
+    /// Someone else's write came first; what the server is like now, if that had to be asked.
+    Conflict(Option<Server>),
+    /// There is no such server any more.
+    Gone,
+    /// The API refused, or did not answer often enough.
+    Failed(kube::Error),
+}
+
+/// A write to one server, for one request or several.
+pub(super) struct Write {
+    patch: Value,
+    /// What tells our write from another's.
+    at: String,
+    /// Actions that did not apply.
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Write {
+    /// Works out what requests do to a server, one after the other.
+    pub(super) fn new<'a>(
+        base: &Server,
+        requests: impl Iterator<Item = &'a Request> + Clone,
+        now: Timestamp,
+    ) -> Self {
+        let mut after = base.view();
+        let mut warnings = Vec::new();
+        requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
+        let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
+        let patch = patch(base, &after, requests);
+        Self { patch, at: at.unwrap_or_default(), warnings }
+    }
+
+    /// Sends the write until there is an answer.
+    pub(super) async fn send(&self, api: &Api<Server>, base: &Server) -> Sent {
+        let mut pauses = PAUSES.iter();
+        let mut in_doubt = false;
+        loop {
+            let failed = match self.send_once(api, base).await {
+                Ok(server) => return Sent::Written(server),
+                Err(err) if is(&err, 409) && !in_doubt => return Sent::Conflict(None),
+                Err(err) if is(&err, 409) => match self.find_out(api, base).await {
+                    Ok(sent) => return sent,
+                    Err(err) => err,
+                },
+                Err(err) if is(&err, 404) => return Sent::Gone,
+                Err(err) => err,
+            };
+            let Some(pause) = pauses.next().filter(|_| may_pass(&failed)) else {
+                return Sent::Failed(failed);
+            };
+            tracing::debug!(error = &failed as &dyn std::error::Error, "sending a write again");
+            in_doubt = true;
+            tokio::time::sleep(*pause).await;
+        }
+    }
+
+    async fn send_once(&self, api: &Api<Server>, base: &Server) -> Result<Server, kube::Error> {
+        let patch = Patch::Merge(&self.patch);
+        let params = PatchParams::default();
+        within(api.patch(base.name(), &params, &patch)).await
+    }
+
+    /// Asks whether the version has moved on by our own hand.
+    async fn find_out(&self, api: &Api<Server>, base: &Server) -> Result<Sent, kube::Error> {
+        let Some(server) = look(api, base.name()).await? else { return Ok(Sent::Gone) };
+        let annotations = server.metadata.annotations.as_ref();
+        let is_ours = annotations.and_then(|a| a.get(LAST_ALLOCATED)) == Some(&self.at);
+        Ok(if is_ours { Sent::Written(server) } else { Sent::Conflict(Some(server)) })
+    }
+}
+
+/// Reads a server; `None` if there is none.
+pub(super) async fn look(api: &Api<Server>, name: &str) -> Result<Option<Server>, kube::Error> {
+    within(api.get_opt(name)).await
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+        Ok(answered) => answered,
+        Err(late) => Err(kube::Error::Service(Box::new(late))),
+    }
+}
+
+fn is(err: &kube::Error, code: u16) -> bool {
+    matches!(err, kube::Error::Api(status) if status.code == code)
+}
+
+/// Whether the same write may be taken later: the way was broken, or the server was busy or in trouble.
+fn may_pass(err: &kube::Error) -> bool {
+    match err {
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        _ => true,
+    }
+}
+
+/// Gives what the requests changed, and nothing else.
+fn patch<'a>(
+    base: &Server,
+    after: &GameServer,
+    requests: impl Iterator<Item = &'a Request> + Clone,
+) -> Value {
+    let texts = |of: fn(&Request) -> &BTreeMap<Arc<str>, Arc<str>>, now: &BTreeMap<_, Arc<str>>| {
+        let keys = requests.clone().flat_map(move |r| of(r).keys());
+        keys.map(|key| (key.to_string(), json!(now.get(key).map(|v| &**v)))).collect()
+    };
+    let labels: Map<String, Value> = texts(|r| &r.labels, &after.labels);
+    let mut annotations: Map<String, Value> = texts(|r| &r.annotations, &after.annotations);
+    let at = after.annotations.get(LAST_ALLOCATED).map(|at| &**at);
+    annotations.insert(LAST_ALLOCATED.to_owned(), json!(at));
+    let counters = requests.clone().flat_map(|r| r.counters.keys());
+    let counters: Map<String, Value> = counters
+        .filter_map(|key| Some((key.to_string(), after.counters.get(key)?)))
+        .map(|(key, c)| (key, json!({"count": c.count, "capacity": c.capacity})))
+        .collect();
+    let lists = requests.clone().flat_map(|r| r.lists.keys());
+    let lists: Map<String, Value> = lists
+        .filter_map(|key| Some((key.to_string(), after.lists.get(key)?)))
+        .map(|(key, l)| {
+            let values: Vec<&str> = l.values.iter().map(|v| &**v).collect();
+            (key, json!({"capacity": l.capacity, "values": values}))
+        })
+        .collect();
+    let mut patch = json!({
+        "metadata": {"resourceVersion": base.version(), "annotations": annotations},
+        "status": {"state": after.state.as_str()},
+    });
+    for (part, name, map) in [
+        ("metadata", "labels", labels),
+        ("status", "counters", counters),
+        ("status", "lists", lists),
+    ] {
+        if !map.is_empty() {
+            patch[part][name] = Value::Object(map);
+        }
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use decide::allocation::{CounterAction, CounterVerb};
+
+    use super::super::server::tests::server;
+    use super::*;
+
+    #[test]
+    fn a_write_names_its_version_and_only_what_changes() {
+        let one = CounterAction { capacity: None, change: Some((CounterVerb::Increment, 1)) };
+        let request = |label: &str| Request {
+            labels: [(label.into(), "x".into())].into(),
+            counters: [("rooms".into(), one.clone())].into(),
+            ..Request::default()
+        };
+        let both = [request("first"), request("second")];
+        let write = Write::new(&server("a", "7", "Ready"), both.iter(), Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            write.patch,
+            json!({
+                "metadata": {
+                    "resourceVersion": "7", "labels": {"first": "x", "second": "x"},
+                    "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
+                },
+                "status": {"state": "Allocated", "counters": {"rooms": {"count": 2, "capacity": 2}}},
+            })
+        );
+        assert!(write.warnings.is_empty());
+    }
+}

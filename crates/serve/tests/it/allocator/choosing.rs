@@ -1,0 +1,106 @@
+//! Who gets which server, when many ask at once.
+
+use std::collections::BTreeSet;
+
+use api::allocation::AllocationState;
+use serde_json::json;
+
+use super::World;
+use super::world::{allocate_at_once, allocation};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_at_once_get_different_servers_until_there_are_none() {
+    let world = World::with_ready(50).await;
+    let allocator = world.allocator().await;
+    let answers = allocate_at_once(&[&allocator], &json!({}), 60).await;
+    let names: Vec<String> = answers
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|answer| answer.state == AllocationState::Allocated)
+        .map(|answer| answer.game_server_name)
+        .collect();
+    let different: BTreeSet<&String> = names.iter().collect();
+    assert_eq!((names.len(), different.len()), (50, 50));
+    assert_eq!(world.in_state("Allocated").await.len(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_allocators_never_give_out_the_same_server_and_both_get_along() {
+    let world = World::with_ready(100).await;
+    let (one, other) = (world.allocator().await, world.allocator().await);
+    let answers = allocate_at_once(&[&one, &other], &json!({}), 100).await;
+    let names: BTreeSet<String> =
+        answers.into_iter().map(|answer| answer.unwrap().game_server_name).collect();
+    assert_eq!(names.len(), 100, "each got one of its own");
+    assert!(!names.contains(""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_players_share_a_server_and_none_is_lost() {
+    let world = World::new().await;
+    for name in ["a", "b"] {
+        world.ready(name, json!({"counters": {"rooms": {"count": 0, "capacity": 20}}})).await;
+    }
+    let (one, other) = (world.allocator().await, world.allocator().await);
+    let spec = json!({
+        "selectors": [
+            {"gameServerState": "Allocated", "counters": {"rooms": {"minAvailable": 1}}},
+            {"counters": {"rooms": {"minAvailable": 1}}},
+        ],
+        "counters": {"rooms": {"action": "Increment", "amount": 1}},
+    });
+    let answers = allocate_at_once(&[&one, &other], &spec, 45).await;
+    let given = answers
+        .iter()
+        .filter(|answer| answer.as_ref().unwrap().state == AllocationState::Allocated)
+        .count();
+    assert_eq!(given, 40, "two servers with twenty rooms each");
+    for name in ["a", "b"] {
+        assert_eq!(world.server(name).await["status"]["counters"]["rooms"]["count"], 20);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_others_use_is_filled_before_a_new_one_is_opened() {
+    let world = World::new().await;
+    for name in ["a", "b"] {
+        world.ready(name, json!({"lists": {"players": {"capacity": 2, "values": []}}})).await;
+    }
+    let allocator = world.allocator().await;
+    let mut got = Vec::new();
+    for player in ["ann", "bob", "cy"] {
+        let spec = json!({
+            "selectors": [
+                {"gameServerState": "Allocated", "lists": {"players": {"minAvailable": 1}}},
+                {"lists": {"players": {"minAvailable": 1}}},
+            ],
+            "lists": {"players": {"addValues": [player]}},
+            "metadata": {"labels": {"last": player}},
+        });
+        let answer = allocator.allocate(&allocation(spec)).await.unwrap();
+        let players = answer.lists.unwrap()["players"].values.join(" ");
+        let labels = answer.metadata.unwrap().labels;
+        got.push((answer.game_server_name, players, labels["last"].clone()));
+    }
+    let expected = [("a", "ann", "ann"), ("a", "ann bob", "bob"), ("b", "cy", "cy")];
+    assert_eq!(got, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+}
+
+#[tokio::test]
+async fn what_changes_on_the_way_is_seen_by_the_next_choice() {
+    let world = World::with_ready(1).await;
+    let allocator = world.allocator().await;
+    world.patch("s0000", json!({"metadata": {"labels": {"mode": "ranked"}}})).await;
+    let spec = json!({"selectors": [{"matchLabels": {"mode": "ranked"}}]});
+    // The watch may be a moment behind the change.
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+        loop {
+            let answer = allocator.allocate(&allocation(spec.clone())).await.unwrap();
+            if answer.state == AllocationState::Allocated {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(answered.await.unwrap().game_server_name, "s0000");
+}

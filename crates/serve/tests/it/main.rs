@@ -1,0 +1,5 @@
+//! What others call, called as they call it: on the embedded engine, and on a real API server where there is one.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
+
+mod allocator;
