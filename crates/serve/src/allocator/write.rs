@@ -120,10 +120,8 @@ fn is(err: &kube::Error, code: u16) -> bool {
 
 /// Whether the same write may be taken later: the way was broken, or the server was busy or in trouble.
 fn may_pass(err: &kube::Error) -> bool {
-    match err {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        _ => true,
-    }
+    let kube::Error::Api(status) = err else { return true };
+    status.code == 429 || status.code >= 500
 }
 
 /// Gives what the requests changed, and nothing else.
