@@ -10,6 +10,7 @@ mod policy;
 mod reconcile;
 mod rollout;
 mod schedule;
+mod settle;
 mod size;
 mod view;
 
@@ -20,6 +21,7 @@ pub use overflow::overflow;
 pub use policy::{Amount, Between, Buffer, Capacity, Link, Period, Policy, Reply, Schedule};
 pub use reconcile::{Limits, Reconciliation, ServerSet, reconcile};
 pub use rollout::{Rollout, SetCounts, SetView, Update, rollout};
+pub use settle::{History, settle};
 pub use size::{Observation, size};
 pub use view::{Aggregate, Autoscaler, Fleet, FleetStatus, Mode, Scheduling, SetStatus, Template};
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -88,6 +88,9 @@ pub struct FleetAutoscalerStatus {
     pub scaling_limited: bool,
     /// The policy that decided, such as `Buffer` or `Chain:night:Schedule`.
     pub last_applied_policy: String,
+    /// Whether it can scale and whether it is limited, with the reasons in words. Agones has no such field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 /// FleetAutoscaler, as engines and `evaluate` see it.

@@ -26,6 +26,22 @@ impl Policy {
     /// Gives the policy with the reply of whoever it asks; `None` where the block that the type names is missing, which
     /// no admitted policy is.
     pub fn view(&self, reply: &Reply) -> Option<fleet::Policy> {
+        self.view_with(|_| reply.clone())
+    }
+
+    /// Gives the policy with the replies of those whom the entries of its chain ask, by their ids. Outside of a chain the id
+    /// is empty.
+    pub fn view_with(&self, reply: impl Fn(&str) -> Reply) -> Option<fleet::Policy> {
+        let PolicyType::Chain = self.type_ else { return self.single(&reply("")) };
+        let entries = self.chain.as_ref()?.iter();
+        let link = |entry: &super::ChainEntry| {
+            let policy = entry.policy().single(&reply(&entry.id))?;
+            Some(Link { id: entry.id.as_str().into(), policy })
+        };
+        Some(fleet::Policy::Chain(entries.map(link).collect::<Option<_>>()?))
+    }
+
+    fn single(&self, reply: &Reply) -> Option<fleet::Policy> {
         Some(match self.type_ {
             PolicyType::Buffer => {
                 let buffer = self.buffer.as_ref()?;
@@ -42,14 +58,8 @@ impl Policy {
             PolicyType::Schedule => {
                 fleet::Policy::Schedule(Box::new(self.schedule.as_ref()?.view(reply)?))
             }
-            PolicyType::Chain => {
-                let entries = self.chain.as_ref()?.iter();
-                let link = |entry: &super::ChainEntry| {
-                    let policy = entry.policy().view(reply)?;
-                    Some(Link { id: entry.id.as_str().into(), policy })
-                };
-                fleet::Policy::Chain(entries.map(link).collect::<Option<_>>()?)
-            }
+            // A chain in a chain or in a schedule is refused at the door.
+            PolicyType::Chain => return None,
         })
     }
 }
@@ -71,7 +81,7 @@ impl SchedulePolicy {
             start: self.between.start.as_ref().map(|t| t.0),
             end: self.between.end.as_ref().map(|t| t.0),
         };
-        let policy = self.policy.view(reply)?;
+        let policy = self.policy.single(reply)?;
         Some(Schedule { between, period: self.active_period.view(), policy })
     }
 }

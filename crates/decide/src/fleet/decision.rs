@@ -204,6 +204,13 @@ pub enum Reason {
     Active,
     /// No schedule holds now, so the size stays.
     Inactive,
+    /// A larger size was wanted lately, so the fleet does not shrink yet.
+    Settling {
+        /// What is wanted now.
+        asked: i32,
+        /// The moment from which it may be smaller.
+        until: Timestamp,
+    },
 }
 
 impl Reason {
@@ -232,6 +239,7 @@ impl crate::Reason for Reason {
             Self::Skipped { .. } => "Skipped",
             Self::Active => "ScheduleActive",
             Self::Inactive => "ScheduleInactive",
+            Self::Settling { .. } => "Settling",
         }
     }
 }
@@ -252,6 +260,9 @@ impl fmt::Display for Reason {
             Self::Skipped { id, because } => write!(f, "entry `{id}` has no answer: {because}"),
             Self::Active => f.write_str("it is time for the schedule"),
             Self::Inactive => f.write_str("it is not time for any schedule, so the size stays"),
+            Self::Settling { asked, until } => {
+                write!(f, "{asked} would do; more was wanted lately, so it stays until {until:.0}")
+            }
         }
     }
 }
