@@ -1,4 +1,6 @@
 //! What others call.
 
+pub mod admission;
 pub mod allocator;
 pub mod proto;
+pub mod tls;
