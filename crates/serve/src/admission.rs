@@ -20,8 +20,8 @@ const BODY_LIMIT: usize = 8 << 20;
 /// Gives the service that a cluster's webhook configurations point to.
 pub fn router() -> Router {
     Router::new()
-        .route("/mutate", post(|body| review(body, mutate)))
-        .route("/validate", post(|body| review(body, validate)))
+        .route("/mutate", post(|body| async { review(body, mutate) }))
+        .route("/validate", post(|body| async { review(body, validate) }))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
@@ -66,7 +66,7 @@ impl Request {
     }
 }
 
-async fn review(
+fn review(
     body: Result<Json<Review>, axum::extract::rejection::JsonRejection>,
     work: fn(&Request) -> Value,
 ) -> Result<Json<Value>, (StatusCode, String)> {
