@@ -10,6 +10,7 @@ pub mod ports;
 mod priority;
 pub mod sdk;
 mod state;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub use list::List;
 pub use occupancy::{NodeLoad, Occupancy};
 pub use priority::{First, Measure, Missing, Priority, Rank, Source};
 pub use state::State;
+pub use turn::{Need, Place, Pod, PodHealth, Seen, next};
 
 /// Labels or annotations.
 pub type Texts = BTreeMap<Arc<str>, Arc<str>>;

@@ -1,5 +1,6 @@
 //! What a set's and a fleet's status say about their servers.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ type Sums = BTreeMap<Arc<str>, Aggregate>;
 
 /// Counts the servers of a set. Every key of the template is there from the start, so that an autoscaler can scale up from
 /// nothing; keys that only a server has are added.
-pub fn status(template: &Template, servers: &[GameServer]) -> SetStatus {
+pub fn status(template: &Template, servers: &[impl Borrow<GameServer>]) -> SetStatus {
     let mut counts = SetCounts::default();
     let mut counters = zeros(template.counters.keys());
     let mut lists = zeros(template.lists.keys());
-    for server in servers {
+    for server in servers.iter().map(Borrow::borrow) {
         if server.is_being_deleted() {
             counts.shutdown += 1;
             continue;
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn sums_start_with_the_templates_keys_and_take_in_every_state() {
-        let empty = status(&template(), &[]);
+        let empty = status(&template(), &[] as &[GameServer]);
         assert_eq!(empty.counters.get("rooms"), Some(&Aggregate::default()));
         assert_eq!(empty.lists.get("players"), Some(&Aggregate::default()));
         let servers = [

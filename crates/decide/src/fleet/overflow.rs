@@ -1,5 +1,6 @@
 //! Which Allocated servers are told that their set has become too small for them.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::{ServerSet, deletion_order};
@@ -11,16 +12,17 @@ pub fn overflow(
     set: &ServerSet,
     labels: &Texts,
     annotations: &Texts,
-    servers: &[GameServer],
+    servers: &[impl Borrow<GameServer>],
     nodes: &Occupancy,
 ) -> Vec<Arc<str>> {
     if labels.is_empty() && annotations.is_empty() {
         return Vec::new();
     }
-    let allocated = servers.iter().filter(|s| s.state == State::Allocated && !s.is_being_deleted());
+    let servers = servers.iter().map(Borrow::borrow);
+    let allocated = servers.filter(|s| s.state == State::Allocated && !s.is_being_deleted());
     let is_marked =
         |s: &&GameServer| has_all(&s.labels, labels) && has_all(&s.annotations, annotations);
-    let (marked, others): (Vec<_>, Vec<_>) = allocated.partition(is_marked);
+    let (marked, others): (Vec<&GameServer>, Vec<_>) = allocated.partition(is_marked);
     let target = usize::try_from(set.replicas).unwrap_or(0);
     let over = (marked.len() + others.len()).saturating_sub(target);
     deletion_order(others, set.scheduling, &set.priorities, nodes)

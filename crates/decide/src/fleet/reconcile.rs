@@ -1,5 +1,6 @@
 //! What one pass over a set of game servers creates and deletes.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -42,6 +43,8 @@ pub struct Reconciliation {
     pub delete: Vec<Arc<str>>,
     /// Whether a limit left something for another pass, to follow at once.
     pub is_partial: bool,
+    /// The moment at which time alone could change the answer.
+    pub wake_at: Option<Timestamp>,
 }
 
 impl Limits {
@@ -84,12 +87,13 @@ pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
 /// Decides what one pass over the servers of a set does. A server that is Allocated or Reserved is never named.
 pub fn reconcile(
     set: &ServerSet,
-    servers: &[GameServer],
+    servers: &[impl Borrow<GameServer>],
     nodes: &Occupancy,
     limits: Limits,
     now: Timestamp,
 ) -> Reconciliation {
-    let (free, in_use): (Vec<_>, Vec<_>) = servers.iter().partition(|s| s.is_deletable());
+    let (free, in_use): (Vec<&GameServer>, Vec<_>) =
+        servers.iter().map(Borrow::borrow).partition(|s| s.is_deletable());
     let free = free.into_iter().filter(|s| !s.is_being_deleted());
     let (lost, candidates): (Vec<_>, Vec<_>) = free.partition(|s| is_written_off(s, now));
     let target = usize::try_from(set.replicas).unwrap_or(0);
@@ -104,6 +108,8 @@ pub fn reconcile(
         excess = excess.saturating_sub(lost.len());
     }
     let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, nodes);
+    // Most passes remove nothing, and then the order is of no interest.
+    let candidates = if excess == 0 { Vec::new() } else { candidates };
     let surplus = order(candidates).take(excess);
     let all = order(lost).chain(surplus).map(|s| Arc::clone(&s.name));
     let mut delete: Vec<Arc<str>> = all.collect();
@@ -111,11 +117,16 @@ pub fn reconcile(
     let mut is_partial = delete.len() > most;
     delete.truncate(most);
 
+    let kept_for_now = servers.iter().map(Borrow::borrow).filter(|s| s.state == State::Error);
+    let ends = kept_for_now.filter_map(|s| s.errored_at?.checked_add(ERROR_KEPT_FOR).ok());
+    let wake_at = ends.filter(|at| *at > now).min();
+
     let lacking = if set.has_deletion_mark { 0 } else { target.saturating_sub(up) };
     let room = (limits.pending as usize).saturating_sub(pending);
     let create = lacking.min(limits.creations as usize).min(room);
     is_partial |= create < lacking;
-    Reconciliation { create: u32::try_from(create).unwrap_or(u32::MAX), delete, is_partial }
+    let create = u32::try_from(create).unwrap_or(u32::MAX);
+    Reconciliation { create, delete, is_partial, wake_at }
 }
 
 #[cfg(test)]
@@ -187,6 +198,9 @@ mod tests {
         ];
         let (create, delete, _) = pass(&set(4, Mode::Repaired), &servers);
         assert_eq!((create, delete.as_str()), (3, "e old u"));
+        let set = set(4, Mode::Repaired);
+        let pass = reconcile(&set, &servers, &Occupancy::default(), Limits::WHOLE, NOW);
+        assert_eq!(pass.wake_at, Some(NOW + SignedDuration::from_secs(1)), "then `new` is old");
     }
 
     #[test]

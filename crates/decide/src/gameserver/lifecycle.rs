@@ -7,7 +7,7 @@ use super::State;
 pub enum Event {
     /// Its host ports were found and written.
     PortsAllocated,
-    /// Its pod was made, or was there already.
+    /// Its pod is there and waits for a node.
     PodCreated,
     /// Its pod cannot be made: the API says that it is invalid or forbidden.
     PodRefused,
@@ -33,7 +33,9 @@ pub enum Event {
     SetDeletes,
     /// Its process stopped answering.
     SdkUnhealthy,
-    /// Its pod failed or was evicted, or is not there though it should be.
+    /// Its pod failed or was evicted.
+    PodFailed,
+    /// Its pod is not there though it should be.
     PodLost,
     /// Its pod is on another node, or its node has another address.
     Moved,
@@ -46,14 +48,14 @@ impl State {
     }
 
     /// Gives the state after an event, or nothing when the event does not move the server. Being allocated again is a move. A server that is marked for deletion
-    /// is not moved by anything, and should not be asked about.
+    /// is not moved by anything, and should not be asked about. States that nobody can act on may be passed over on the way to a node.
     pub fn after(self, event: Event) -> Option<Self> {
         let next = match event {
             Event::PortsAllocated => self.only(Self::PortAllocation, Self::Creating)?,
-            Event::PodCreated => self.only(Self::Creating, Self::Starting)?,
-            Event::PodRefused => self.only(Self::Creating, Self::Error)?,
-            Event::DevAddressKnown => self.only(Self::Creating, Self::Ready)?,
-            Event::PodScheduled => self.only(Self::Starting, Self::Scheduled)?,
+            Event::PodCreated => self.before_pod(Self::Starting)?,
+            Event::PodRefused => self.before_pod(Self::Error)?,
+            Event::DevAddressKnown => self.before_pod(Self::Ready)?,
+            Event::PodScheduled => self.before_pod(Self::Scheduled)?,
             Event::ReadyConfirmed => self.only(Self::RequestReady, Self::Ready)?,
             Event::SdkReady => self.by_sdk(Self::RequestReady)?,
             Event::SdkAllocate => self.by_sdk(Self::Allocated)?,
@@ -62,9 +64,10 @@ impl State {
             Event::SdkUnhealthy => self.by_sdk(Self::Unhealthy)?,
             Event::Allocated if matches!(self, Self::Ready | Self::Allocated) => Self::Allocated,
             Event::PodSucceeded | Event::SetDeletes => Self::Shutdown,
+            Event::PodFailed if !self.is_terminal() => Self::Unhealthy,
             Event::PodLost if self.misses_pod() => Self::Unhealthy,
             Event::Moved if self.misses_pod() && !self.is_before_ready() => Self::Unhealthy,
-            Event::Allocated | Event::PodLost | Event::Moved => return None,
+            Event::Allocated | Event::PodFailed | Event::PodLost | Event::Moved => return None,
         };
         (next != self || self == Self::Allocated).then_some(next)
     }
@@ -76,6 +79,10 @@ impl State {
 
     fn only(self, from: Self, to: Self) -> Option<Self> {
         (self == from).then_some(to)
+    }
+
+    fn before_pod(self, to: Self) -> Option<Self> {
+        self.is_before_pod().then_some(to)
     }
 
     /// What a process says counts for nothing once its server is on its way out or was given up.
@@ -99,14 +106,19 @@ mod tests {
     fn the_controller_moves_a_server_one_step_at_a_time() {
         for (event, from, to) in [
             (Event::PortsAllocated, PortAllocation, Creating),
-            (Event::PodCreated, Creating, Starting),
-            (Event::PodRefused, Creating, Error),
-            (Event::DevAddressKnown, Creating, Ready),
-            (Event::PodScheduled, Starting, Scheduled),
             (Event::ReadyConfirmed, RequestReady, Ready),
         ] {
             assert_eq!(moves(event), [(from, to)], "{event:?}");
         }
+        for (event, to) in [
+            (Event::PodRefused, Error),
+            (Event::DevAddressKnown, Ready),
+            (Event::PodScheduled, Scheduled),
+        ] {
+            let from = [PortAllocation, Creating, Starting];
+            assert_eq!(moves(event), from.map(|from| (from, to)), "{event:?}");
+        }
+        assert_eq!(moves(Event::PodCreated), [PortAllocation, Creating].map(|s| (s, Starting)));
         assert_eq!(State::first(true), PortAllocation);
         assert_eq!(State::first(false), Creating);
     }
@@ -140,6 +152,13 @@ mod tests {
         assert_eq!(lost, [Scheduled, RequestReady, Ready, Allocated, Reserved]);
         let moved: Vec<State> = moves(Event::Moved).into_iter().map(|(from, _)| from).collect();
         assert_eq!(moved, [Ready, Allocated, Reserved], "before that only the address changes");
+    }
+
+    #[test]
+    fn a_failed_pod_takes_any_server_with_it_that_is_not_given_up() {
+        let lost = moves(Event::PodFailed);
+        assert_eq!(lost.len(), State::NAMED.len() - 3);
+        assert!(lost.iter().all(|(from, to)| !from.is_terminal() && *to == Unhealthy));
     }
 
     #[test]

@@ -62,11 +62,7 @@ impl Ports {
         for (map, group) in groups.into_iter().enumerate() {
             group.into_iter().for_each(|holder| ports.hold(map, holder));
         }
-        for holder in adrift {
-            let is_free = |map: &BTreeSet<u16>| holder.ports.iter().all(|port| !map.contains(port));
-            let map = ports.maps.iter().position(is_free).unwrap_or_else(|| ports.open());
-            ports.hold(map, holder);
-        }
+        adrift.into_iter().for_each(|holder| ports.take_over(holder));
         ports
     }
 
@@ -91,6 +87,14 @@ impl Ports {
         self.maps[map].extend(&ports);
         self.held.insert(Arc::clone(uid), Held { map, ports: ports.clone() });
         Some(ports)
+    }
+
+    /// Notes what a server was found to have, in place of what it had before.
+    pub fn take_over(&mut self, holder: &Holder) {
+        self.release(&holder.uid);
+        let is_free = |map: &BTreeSet<u16>| holder.ports.iter().all(|port| !map.contains(port));
+        let map = self.maps.iter().position(is_free).unwrap_or_else(|| self.open());
+        self.hold(map, holder);
     }
 
     /// Takes back what a server has. Taking back twice does no harm.
@@ -159,6 +163,15 @@ mod tests {
         ports.release("uid-0");
         ports.release("uid-0");
         assert_eq!(ports.allocate(&uid(10), 1), Some(vec![7000]));
+    }
+
+    #[test]
+    fn a_server_that_is_found_with_other_ports_gives_back_what_it_had() {
+        let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
+        assert_eq!(ports.allocate(&uid(0), 1), Some(vec![7000]));
+        ports.take_over(&Holder { uid: uid(0), node: None, ports: vec![7002] });
+        let others: Vec<_> = (1..3).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
+        assert_eq!(others, [7001, 7000]);
     }
 
     proptest! {

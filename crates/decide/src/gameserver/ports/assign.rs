@@ -11,6 +11,8 @@ pub struct Port {
     pub range: Arc<str>,
     /// `portPolicy`.
     pub policy: PortPolicy,
+    /// `container`.
+    pub container: Option<Arc<str>>,
     /// `protocol`.
     pub protocol: Protocol,
     /// `containerPort`.
@@ -87,6 +89,7 @@ mod tests {
             name: name.into(),
             range: "default".into(),
             policy,
+            container: None,
             protocol,
             container_port: (policy != PortPolicy::Passthrough).then_some(80),
             host_port: (policy == PortPolicy::Static).then_some(9000),
