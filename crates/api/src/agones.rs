@@ -5,6 +5,7 @@ pub(crate) mod dialect;
 mod fleet;
 mod gameserver;
 mod gameserverset;
+mod live;
 mod priority;
 mod template;
 pub(crate) mod view;

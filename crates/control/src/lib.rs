@@ -1,1 +1,33 @@
 //! Controllers: each observes, decides, acts and records.
+
+mod clock;
+mod context;
+mod error;
+mod events;
+mod fleet;
+mod gameserver;
+mod gameserverset;
+mod gates;
+mod key;
+mod lease;
+mod pod;
+mod ports;
+mod queue;
+mod run;
+mod settings;
+mod store;
+mod stores;
+mod write;
+
+pub use clock::Clock;
+pub use context::{Context, Queues};
+pub use error::Error;
+pub use events::{Events, Kind as EventKind};
+pub use gates::{FeatureGates, GateError};
+pub use key::Key;
+pub use pod::{HOST_PORTS_ANNOTATION, Pod};
+pub use queue::{Again, Queue};
+pub use run::{Part, run};
+pub use settings::{Lease, Settings, Sidecar};
+pub use store::{Entry, Store};
+pub use stores::{Server, Stores};

@@ -92,8 +92,8 @@ impl Fleet {
                 ready: status.ready_replicas,
                 reserved: status.reserved_replicas,
                 allocated: status.allocated_replicas,
-                counters: named(status.counters.as_ref(), aggregate),
-                lists: named(status.lists.as_ref(), aggregate),
+                counters: named(status.counters.as_ref(), AggregateCount::view),
+                lists: named(status.lists.as_ref(), AggregateCount::view),
             },
             mode: self.mode(),
         }
@@ -201,13 +201,4 @@ fn counter(counter: &CounterStatus) -> Counter {
 fn list(list: &ListStatus) -> List {
     let values = list.values.iter().map(|v| v.as_str().into()).collect();
     List { capacity: list.capacity, values }
-}
-
-fn aggregate(sum: &AggregateCount) -> fleet::Aggregate {
-    fleet::Aggregate {
-        allocated_count: sum.allocated_count,
-        allocated_capacity: sum.allocated_capacity,
-        count: sum.count,
-        capacity: sum.capacity,
-    }
 }

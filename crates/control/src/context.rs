@@ -1,0 +1,73 @@
+//! What every controller works with.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::Client;
+
+use crate::clock::Clock;
+use crate::events::Events;
+use crate::ports::HostPorts;
+use crate::queue::Queue;
+use crate::settings::Settings;
+use crate::stores::{Server, Stores};
+
+/// What every controller works with, for as long as it is the active one.
+pub struct Context {
+    /// The way to the API.
+    pub client: Client,
+    /// What was chosen.
+    pub settings: Settings,
+    /// The time.
+    pub clock: Clock,
+    /// What is there.
+    pub stores: Stores,
+    /// Where to say what was done.
+    pub events: Events,
+    /// What is to be looked at.
+    pub queues: Queues,
+    ports: Arc<Mutex<HostPorts>>,
+}
+
+/// What is to be looked at, by kind.
+#[derive(Default)]
+pub struct Queues {
+    /// Game servers.
+    pub servers: Arc<Queue>,
+    /// Sets, for their size.
+    pub sets: Arc<Queue>,
+    /// Sets, for their status.
+    pub set_statuses: Arc<Queue>,
+    /// Fleets.
+    pub fleets: Arc<Queue>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        clock: Clock,
+        events: Events,
+    ) -> Arc<Self> {
+        let stores = Stores::new();
+        let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores)));
+        let released = Arc::clone(&ports);
+        stores.servers.on_change(move |old, new| {
+            let uid =
+                |server: Option<&Arc<Server>>| server.and_then(|s| s.object.metadata.uid.clone());
+            if let Some(gone) = uid(old).filter(|old| Some(old) != uid(new).as_ref()) {
+                released.lock().unwrap_or_else(PoisonError::into_inner).release(&gone);
+            }
+        });
+        let queues = Queues::default();
+        Arc::new(Self { client, settings, clock, stores, events, queues, ports })
+    }
+
+    /// Begins anew with the host ports of what is there.
+    pub(crate) fn seed_ports(&self) {
+        *self.ports() = HostPorts::seeded(&self.settings.port_ranges, &self.stores);
+    }
+
+    pub(crate) fn ports(&self) -> MutexGuard<'_, HostPorts> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

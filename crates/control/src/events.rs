@@ -1,0 +1,105 @@
+//! How does anyone learn what was done? By Kubernetes Events, sent behind the work: a full queue drops them, and counts what it dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
+use kube::api::{Api, PostParams};
+use kube::{Client, Resource};
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+
+/// The most events that wait to be sent.
+const WAITING: usize = 4096;
+/// The most events that are on their way.
+const UNDER_WAY: usize = 8;
+
+/// Takes events, and never keeps anyone waiting.
+#[derive(Clone)]
+pub struct Events {
+    sender: mpsc::Sender<Box<Event>>,
+    dropped: Arc<AtomicU64>,
+    clock: Clock,
+}
+
+/// Whether all is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is.
+    Normal,
+    /// Someone may want to look.
+    Warning,
+}
+
+impl Events {
+    /// Makes a queue, and what sends its events for as long as it is polled.
+    pub fn new(client: Client, clock: Clock) -> (Self, impl Future<Output = ()> + Send) {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        (Self { sender, dropped: Arc::default(), clock }, send(client, receiver))
+    }
+
+    /// Notes that something happened to an object; `source` is the part that says so.
+    pub fn record<K>(&self, about: &K, source: &str, kind: Kind, reason: &str, note: String)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let about = about.object_ref(&());
+        let now = self.clock.now();
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let name = about.name.as_deref().unwrap_or_default();
+        let event = Event {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{name}.")),
+                namespace: Some(namespace),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference { resource_version: None, ..about },
+            type_: Some(match kind {
+                Kind::Normal => "Normal".to_owned(),
+                Kind::Warning => "Warning".to_owned(),
+            }),
+            reason: Some(reason.to_owned()),
+            action: Some(reason.to_owned()),
+            message: Some(note),
+            source: Some(EventSource { component: Some(source.to_owned()), host: None }),
+            reporting_component: Some(source.to_owned()),
+            reporting_instance: Some("plimsoll".to_owned()),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            event_time: Some(MicroTime(now)),
+            count: Some(1),
+            ..Event::default()
+        };
+        if self.sender.try_send(Box::new(event)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the events that found the queue full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+async fn send(client: Client, receiver: mpsc::Receiver<Box<Event>>) {
+    let events = futures::stream::unfold(receiver, |mut receiver| async move {
+        Some((receiver.recv().await?, receiver))
+    });
+    events
+        .for_each_concurrent(UNDER_WAY, |event| {
+            let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+            let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+            async move {
+                if let Err(error) = api.create(&PostParams::default(), &event).await {
+                    tracing::debug!(
+                        error = &error as &dyn std::error::Error,
+                        "an event was not taken"
+                    );
+                }
+            }
+        })
+        .await;
+}

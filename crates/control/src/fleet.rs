@@ -1,0 +1,43 @@
+//! Fleets: one set of game servers for each template, and how one takes the place of another.
+
+mod act;
+mod observe;
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::queue::{Again, adder};
+use crate::{Error, Key};
+
+/// Has a fleet looked at when it or one of its sets changes.
+pub(crate) fn watch(cx: &Arc<Context>) {
+    let add = adder(&cx.queues.fleets);
+    cx.stores.fleets.on_change(move |_, new| {
+        if let Some(fleet) = new {
+            add(Key::of(&fleet.metadata));
+        }
+    });
+    let add = adder(&cx.queues.fleets);
+    cx.stores.sets.on_change(move |old, new| {
+        if let Some(fleet) = new.or(old).and_then(|set| observe::fleet_of(set)) {
+            add(fleet);
+        }
+    });
+}
+
+/// Works on fleets for as long as it is polled.
+pub(crate) async fn run(cx: Arc<Context>) {
+    let limit = cx.settings.concurrency;
+    cx.queues.fleets.drive(limit, |key| turn(key, Arc::clone(&cx))).await;
+}
+
+/// Looks at one fleet, gives each of its sets its size, and adds up what they have.
+async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+    let Some(seen) = observe::fleet(&key, &cx.stores) else { return Ok(None) };
+    let rollout = seen.rollout();
+    act::delete(&seen, &rollout.delete, &cx).await?;
+    act::resize(&seen, &rollout.resize, &cx).await?;
+    act::keep_active(&seen, rollout.active, &cx).await?;
+    act::status(&seen, &cx).await?;
+    Ok(None)
+}

@@ -1,0 +1,137 @@
+//! Makes, resizes and deletes the sets of a fleet, and writes its status.
+
+use std::sync::Arc;
+
+use api::agones::{FLEET_LABEL, FleetStatus, GameServerSet, GameServerSetSpec};
+use decide::fleet::SetStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use super::observe::Observed;
+use crate::context::Context;
+use crate::events::Kind;
+use crate::gameserverset::replace;
+use crate::write::{self, Part};
+use crate::{Error, Key};
+
+const SOURCE: &str = "fleet-controller";
+
+/// Deletes sets that are empty. A set's status may lag: one that has game servers after all is kept for another look.
+pub(super) async fn delete(seen: &Observed, names: &[Arc<str>], cx: &Context) -> Result<(), Error> {
+    for set in names.iter().filter_map(|name| seen.other(name)) {
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let is_empty = cx.stores.servers.owned(uid, |_| ()).is_empty();
+        if !is_empty || set.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        write::delete(&cx.client, &cx.stores.sets, &**set, "delete an empty set").await?;
+        let note = format!("Deleting inactive GameServerSet {}", name(set));
+        say(seen, cx, "DeletingGameServerSet", note);
+    }
+    Ok(())
+}
+
+/// Gives sets with an earlier template their size.
+pub(super) async fn resize(
+    seen: &Observed,
+    sizes: &[(Arc<str>, i32)],
+    cx: &Context,
+) -> Result<(), Error> {
+    for (set, size) in sizes.iter().filter_map(|(name, size)| Some((seen.other(name)?, *size))) {
+        let change = json!({"spec": {"replicas": size}});
+        let what = "resize an earlier set";
+        write::patch(&cx.client, &cx.stores.sets, &**set, Part::Whole, change, what).await?;
+        let (name, from) = (name(set), set.spec.replicas);
+        let note = format!("Scaling inactive GameServerSet {name} from {from} to {size}");
+        say(seen, cx, "ScalingGameServerSet", note);
+    }
+    Ok(())
+}
+
+/// Makes the set with the present template, or changes what is not as it should be.
+pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
+    let Some(set) = &seen.active else { return create(seen, size, cx).await };
+    let (spec, wanted) = (&set.spec, &seen.fleet.spec);
+    let is_moved = spec.replicas != size || spec.scheduling != Some(wanted.scheduling);
+    let is_reordered = spec.priorities != wanted.priorities;
+    if !is_moved && !is_reordered {
+        return Ok(());
+    }
+    let change = json!({"spec": {
+        "replicas": size,
+        "scheduling": wanted.scheduling,
+        "priorities": wanted.priorities,
+    }});
+    let what = "change the active set";
+    write::patch(&cx.client, &cx.stores.sets, &**set, Part::Whole, change, what).await?;
+    if is_moved {
+        let (name, from) = (name(set), spec.replicas);
+        let note = format!("Scaling active GameServerSet {name} from {from} to {size}");
+        say(seen, cx, "ScalingGameServerSet", note);
+    }
+    if is_reordered {
+        let note = format!("Updated GameServerSet Priorities for {}", name(set));
+        say(seen, cx, "UpdatingGameServerSet", note);
+    }
+    Ok(())
+}
+
+async fn create(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
+    let fleet = &seen.fleet;
+    let (Some(fleet_name), Some(owner)) = (&fleet.metadata.name, fleet.controller_owner_ref(&()))
+    else {
+        return Ok(());
+    };
+    let template = &fleet.spec.template;
+    let mut labels = template.metadata.labels.clone().unwrap_or_default();
+    labels.insert(FLEET_LABEL.to_owned(), fleet_name.clone());
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{fleet_name}-")),
+        namespace: fleet.metadata.namespace.clone(),
+        labels: Some(labels),
+        annotations: template.metadata.annotations.clone(),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    let spec = GameServerSetSpec {
+        replicas: size,
+        allocation_overflow: fleet.spec.allocation_overflow.clone(),
+        scheduling: Some(fleet.spec.scheduling),
+        priorities: fleet.spec.priorities.clone(),
+        template: template.clone(),
+    };
+    let set = GameServerSet { metadata, spec, status: None };
+    let sets: Api<GameServerSet> = write::api(&cx.client, &Key::of(&fleet.metadata));
+    let made = sets.create(&PostParams::default(), &set).await;
+    let made = made.map_err(Error::api("create a set"))?;
+    let note = format!("Created GameServerSet {}", name(&made));
+    cx.stores.sets.put(made);
+    say(seen, cx, "CreatingGameServerSet", note);
+    Ok(())
+}
+
+/// Adds up what the sets have, and writes the sums if they are new.
+pub(super) async fn status(seen: &Observed, cx: &Context) -> Result<(), Error> {
+    let fleet = &seen.fleet;
+    let sets = seen.active.iter().chain(&seen.rest);
+    let sums: Vec<SetStatus> =
+        sets.map(|set| set.status.clone().unwrap_or_default().sums()).collect();
+    let allocations = fleet.status.as_ref().map_or(0, |status| status.allocations);
+    let status = FleetStatus::of(&decide::fleet::merge(&sums), allocations);
+    if fleet.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let change = json!({"status": replace(&status, fleet.status.as_ref())});
+    let what = "write the fleet's status";
+    write::patch(&cx.client, &cx.stores.fleets, &**fleet, Part::Status, change, what).await
+}
+
+fn name(set: &GameServerSet) -> &str {
+    set.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn say(seen: &Observed, cx: &Context, reason: &str, note: String) {
+    cx.events.record(&*seen.fleet, SOURCE, Kind::Normal, reason, note);
+}

@@ -1,0 +1,66 @@
+//! Game servers: ports, a pod, an address, and what becomes of them when the pod does not do well.
+
+mod act;
+mod address;
+mod observe;
+mod pod;
+
+use std::sync::Arc;
+
+use decide::gameserver::Need;
+
+use crate::context::Context;
+use crate::queue::{Again, adder};
+use crate::{Error, Key};
+
+/// Has a game server looked at when it, its pod or its node changes.
+pub(crate) fn watch(cx: &Arc<Context>) {
+    let add = adder(&cx.queues.servers);
+    cx.stores.servers.on_change(move |_, new| {
+        if let Some(server) = new {
+            add(Key::of(&server.object.metadata));
+        }
+    });
+    let add = adder(&cx.queues.servers);
+    // A pod has the name of its game server.
+    cx.stores.pods.on_change(move |old, new| {
+        if let Some(pod) = new.or(old) {
+            add(Key::of(&pod.metadata));
+        }
+    });
+    let (add, weak) = (adder(&cx.queues.servers), Arc::downgrade(cx));
+    cx.stores.nodes.on_change(move |old, new| {
+        let is_same = |(old, new): (&Arc<crate::stores::Host>, &Arc<crate::stores::Host>)| {
+            old.status.addresses == new.status.addresses
+                && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        };
+        // Nodes report every few seconds that they are there, and mostly nothing else.
+        if old.zip(new).is_some_and(is_same) {
+            return;
+        }
+        if let (Some(node), Some(cx)) = (new.or(old), weak.upgrade()) {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            cx.stores.on_node(name).into_iter().for_each(&add);
+        }
+    });
+}
+
+/// Works on game servers for as long as it is polled.
+pub(crate) async fn run(cx: Arc<Context>) {
+    let limit = cx.settings.concurrency;
+    cx.queues.servers.drive(limit, |key| turn(key, Arc::clone(&cx))).await;
+}
+
+/// Looks at one game server and does the one thing that it needs.
+async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+    let Some(seen) = observe::server(&key, &cx.stores) else { return Ok(None) };
+    match decide::gameserver::next(&seen.seen) {
+        Need::Nothing => Ok(None),
+        Need::CreatePod => act::create_pod(&seen, &cx).await,
+        Need::DeletePod => act::delete_pod(&seen, &cx).await,
+        Need::Delete => act::delete(&seen, &cx).await,
+        Need::LetGo => act::let_go(&seen, &cx).await,
+        Need::Address => act::write(&seen, None, &cx).await,
+        Need::Move { to, because } => act::write(&seen, Some((to, because)), &cx).await,
+    }
+}

@@ -1,0 +1,76 @@
+//! How are a game server, its pod and its node now?
+
+use std::sync::Arc;
+
+use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServerStatus};
+use decide::gameserver::{self, Place, Seen};
+
+use super::address;
+use crate::pod::Pod;
+use crate::stores::{Host, Server, Stores};
+use crate::{Key, store};
+
+/// A game server with what belongs to it.
+pub(super) struct Observed {
+    pub(super) server: Arc<Server>,
+    pub(super) pod: Option<Arc<Pod>>,
+    pub(super) node: Option<Arc<Host>>,
+    pub(super) seen: Seen,
+}
+
+impl Observed {
+    /// The address of a developer's machine, for a server that runs there.
+    pub(super) fn dev_address(&self) -> Option<&str> {
+        dev_address(&self.server)
+    }
+}
+
+fn dev_address(server: &Server) -> Option<&str> {
+    let annotations = server.object.metadata.annotations.as_ref();
+    annotations.and_then(|a| a.get(DEV_ADDRESS_ANNOTATION)).map(String::as_str)
+}
+
+/// Looks at one game server; `None` when it is gone.
+pub(super) fn server(key: &Key, stores: &Stores) -> Option<Observed> {
+    let server = stores.servers.get(key)?;
+    let meta = &server.object.metadata;
+    let pod = stores.pods.get(key).filter(|pod| store::owner(&**pod) == meta.uid.as_deref());
+    let node = pod.as_ref().and_then(|pod| pod.spec.node_name.as_deref());
+    let node = node.and_then(|name| stores.nodes.get(&Key::new("", name)));
+    let status = server.object.status.clone().unwrap_or_default();
+    let finalizers = meta.finalizers.as_deref().unwrap_or_default();
+    let seen = Seen {
+        state: server.view.state,
+        is_marked: meta.deletion_timestamp.is_some(),
+        is_held: finalizers.iter().any(|name| name == FINALIZER || name == LEGACY_FINALIZER),
+        is_dev: dev_address(&server).is_some(),
+        is_placed: !status.node_name.is_empty(),
+        pod: pod.as_ref().map(|pod| gameserver::Pod {
+            health: pod.health(),
+            is_marked: pod.metadata.deletion_timestamp.is_some(),
+            place: place(pod, node.as_deref(), &status),
+        }),
+    };
+    Some(Observed { server, pod, node, seen })
+}
+
+/// The finalizer of Agones before 1.40, which is taken away as well.
+pub(super) const LEGACY_FINALIZER: &str = "agones.dev";
+
+fn place(pod: &Pod, node: Option<&Host>, status: &GameServerStatus) -> Place {
+    let Some(name) = pod.spec.node_name.as_deref() else {
+        return if pod.is_unschedulable() { Place::Unschedulable } else { Place::Nowhere };
+    };
+    let Some(node) = node.filter(|node| node.metadata.deletion_timestamp.is_none()) else {
+        return Place::Unknown;
+    };
+    if address::of(node).is_none() {
+        return Place::Unknown;
+    }
+    let is_at = |address: &str| node.status.addresses.iter().any(|a| a.address == address);
+    if status.node_name.is_empty() || (status.node_name == name && is_at(&status.address)) {
+        Place::Here
+    } else {
+        Place::Elsewhere
+    }
+}

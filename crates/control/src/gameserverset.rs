@@ -1,0 +1,113 @@
+//! Sets of game servers: as many as there should be, and a status that says how many there are.
+
+mod act;
+mod status;
+
+pub(crate) use status::replace;
+
+use std::sync::Arc;
+
+use api::agones::{COMPAT_ANNOTATION, FLEET_LABEL, GameServerSet};
+use decide::fleet::{Limits, Mode};
+use decide::gameserver::GameServer;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::queue::{Again, adder};
+use crate::stores::{Server, Stores};
+use crate::{Error, Key};
+
+/// Has a set looked at when it or one of its game servers changes.
+pub(crate) fn watch(cx: &Arc<Context>) {
+    let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
+    cx.stores.sets.on_change(move |old, new| {
+        let Some(set) = new else { return };
+        let shape = |set: &Arc<GameServerSet>| {
+            (set.metadata.generation, set.metadata.deletion_timestamp.is_some())
+        };
+        // Its status is written here, and changes nothing about its size.
+        if old.map(shape) != Some(shape(set)) {
+            size(Key::of(&set.metadata));
+            sums(Key::of(&set.metadata));
+        }
+    });
+    let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
+    cx.stores.servers.on_change(move |old, new| {
+        let Some(set) = new.or(old).and_then(|server| set_of(server)) else { return };
+        let view = |server: &Arc<Server>| Arc::clone(&server.view);
+        if changes_size(old.map(view).as_deref(), new.map(view).as_deref()) {
+            size(set.clone());
+        }
+        sums(set);
+    });
+}
+
+/// Works on sets for as long as it is polled.
+pub(crate) async fn run(cx: Arc<Context>) {
+    let limit = cx.settings.concurrency;
+    let pace = status::Pace::default();
+    tokio::join!(
+        cx.queues.sets.drive(limit, |key| turn(key, Arc::clone(&cx))),
+        cx.queues.set_statuses.drive(limit, |key| status::turn(key, Arc::clone(&cx), pace.clone())),
+    );
+}
+
+/// Looks at one set and makes it as large as it should be.
+async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+    let Some(set) = cx.stores.sets.get(&key) else { return Ok(None) };
+    let uid = set.metadata.uid.as_deref().unwrap_or_default();
+    let servers = cx.stores.servers.owned(uid, |server| Arc::clone(&server.view));
+    let mode = mode(&set, &cx.stores);
+    let view = set.view(mode);
+    let (pass, marked) = {
+        let nodes = cx.stores.occupancy();
+        let limits = Limits::of(mode);
+        let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, cx.clock.now());
+        (pass, act::overflow(&set, &view, &servers, &nodes))
+    };
+    act::mark(&set, &marked, &cx).await?;
+    act::shut_down(&set, &pass.delete, &cx).await?;
+    act::create(&set, pass.create, &cx).await?;
+    let did_something = pass.create > 0 || !pass.delete.is_empty();
+    // Where a limit leaves nothing to do at all, a change has to come first.
+    if pass.is_partial && did_something {
+        return Ok(Some(Instant::now()));
+    }
+    Ok(pass.wake_at.map(|at| cx.clock.instant(at)))
+}
+
+/// Whose results a set gets: its fleet's, or its own where it has none.
+fn mode(set: &GameServerSet, stores: &Stores) -> Mode {
+    let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let fleet = fleet.and_then(|name| stores.fleets.get(&Key::new(namespace, name.as_str())));
+    let own = set.metadata.annotations.as_ref().and_then(|a| a.get(COMPAT_ANNOTATION));
+    match (fleet, own.map(String::as_str)) {
+        (Some(fleet), _) => fleet.mode(),
+        (None, Some("agones")) => Mode::Agones,
+        (None, Some(_) | None) => Mode::Repaired,
+    }
+}
+
+/// Names the set that controls a game server.
+fn set_of(server: &Server) -> Option<Key> {
+    let meta = &server.object.metadata;
+    let owners = meta.owner_references.iter().flatten();
+    let mut owners = owners.filter(|o| o.controller == Some(true) && o.kind == "GameServerSet");
+    let name = owners.next()?.name.as_str();
+    Some(Key::new(meta.namespace.as_deref().unwrap_or_default(), name))
+}
+
+/// Whether a change of a game server can change what its set does.
+fn changes_size(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
+    let counted = |server: &GameServer| {
+        let state = server.state;
+        (
+            server.is_being_deleted(),
+            server.is_deletable(),
+            state.is_before_pod_runs(),
+            state.is_terminal().then_some(state),
+        )
+    };
+    old.map(counted) != new.map(counted)
+}

@@ -1,0 +1,151 @@
+//! Makes and shuts down the game servers of a set, and marks those that are too many.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use api::agones::{
+    AllocationOverflow, FLEET_LABEL, GAME_SERVER_SET_LABEL, GameServer, GameServerSet,
+};
+use decide::fleet::ServerSet;
+use decide::gameserver::{self, Event, Occupancy, Texts};
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::events::Kind;
+use crate::write::{self, Part};
+use crate::{Error, Key};
+
+const SOURCE: &str = "gameserverset-controller";
+
+/// Makes `count` game servers.
+pub(super) async fn create(set: &GameServerSet, count: u32, cx: &Context) -> Result<(), Error> {
+    if count == 0 {
+        return Ok(());
+    }
+    let Some(server) = from_template(set) else { return Ok(()) };
+    let servers: Api<GameServer> = write::api(&cx.client, &Key::of(&set.metadata));
+    each(0..count, cx, |_| async {
+        let made = servers.create(&PostParams::default(), &server).await;
+        let made = made.map_err(Error::api("create a game server"))?;
+        let name = made.metadata.name.clone().unwrap_or_default();
+        cx.stores.servers.put(made);
+        let note = format!("Created gameserver: {name}");
+        cx.events.record(set, SOURCE, Kind::Normal, "SuccessfulCreate", note);
+        Ok(())
+    })
+    .await
+}
+
+/// Describes a new game server of the set; nothing for a set that is not stored.
+fn from_template(set: &GameServerSet) -> Option<GameServer> {
+    let template = &set.spec.template;
+    let name = set.metadata.name.as_deref()?;
+    let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
+    let mut labels = template.metadata.labels.clone().unwrap_or_default();
+    labels.insert(GAME_SERVER_SET_LABEL.to_owned(), name.to_owned());
+    labels.insert(FLEET_LABEL.to_owned(), fleet.cloned().unwrap_or_default());
+    let mut spec = template.spec.clone();
+    if set.spec.scheduling.is_some() {
+        spec.scheduling = set.spec.scheduling;
+    }
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{name}-")),
+        namespace: set.metadata.namespace.clone(),
+        labels: Some(labels),
+        annotations: template.metadata.annotations.clone(),
+        finalizers: template.metadata.finalizers.clone(),
+        owner_references: Some(vec![set.controller_owner_ref(&())?]),
+        ..ObjectMeta::default()
+    };
+    Some(GameServer { metadata, spec, status: None })
+}
+
+/// Tells game servers to shut down. One that changed since, and is perhaps in use now, is left for another look.
+pub(super) async fn shut_down(
+    set: &GameServerSet,
+    names: &[Arc<str>],
+    cx: &Context,
+) -> Result<(), Error> {
+    each(names.iter().cloned(), cx, |name| async move {
+        let key = Key::new(&*Key::of(&set.metadata).namespace, name.clone());
+        let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
+        let is_free = server.view.is_deletable() && !server.view.is_being_deleted();
+        let Some(state) = server.view.state.after(Event::SetDeletes).filter(|_| is_free) else {
+            return Ok(());
+        };
+        let change = json!({"status": {"state": state.as_str()}});
+        let what = "shut a game server down";
+        write::patch(&cx.client, &cx.stores.servers, &*server, Part::Whole, change, what).await?;
+        let note = format!("Deleted gameserver in state {}: {name}", server.view.state);
+        cx.events.record(set, SOURCE, Kind::Normal, "SuccessfulDelete", note);
+        Ok(())
+    })
+    .await
+}
+
+/// Names the Allocated game servers that are to be marked as too many.
+pub(super) fn overflow(
+    set: &GameServerSet,
+    view: &ServerSet,
+    servers: &[Arc<gameserver::GameServer>],
+    nodes: &Occupancy,
+) -> Vec<Arc<str>> {
+    let Some(AllocationOverflow { labels, annotations }) = &set.spec.allocation_overflow else {
+        return Vec::new();
+    };
+    let texts = |map: &std::collections::BTreeMap<String, String>| -> Texts {
+        map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+    };
+    decide::fleet::overflow(view, &texts(labels), &texts(annotations), servers, nodes)
+}
+
+/// Marks Allocated game servers that are too many.
+pub(super) async fn mark(
+    set: &GameServerSet,
+    names: &[Arc<str>],
+    cx: &Context,
+) -> Result<(), Error> {
+    let Some(AllocationOverflow { labels, annotations }) = &set.spec.allocation_overflow else {
+        return Ok(());
+    };
+    each(names.iter().cloned(), cx, |name| async move {
+        let key = Key::new(&*Key::of(&set.metadata).namespace, name.clone());
+        let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
+        let change = json!({"metadata": {"labels": labels, "annotations": annotations}});
+        let what = "mark a game server as one too many";
+        write::patch(&cx.client, &cx.stores.servers, &*server, Part::Whole, change, what).await
+    })
+    .await
+}
+
+/// Does something for each of many, a bounded number at a time. After a failure no more are begun, and those under way are waited for; the
+/// first failure is the answer.
+async fn each<T, F, Fut>(
+    all: impl IntoIterator<Item = T>,
+    cx: &Context,
+    act: F,
+) -> Result<(), Error>
+where
+    F: Fn(T) -> Fut,
+    Fut: Future<Output = Result<(), Error>>,
+{
+    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    let has_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    futures::stream::iter(all)
+        .take_while(|_| std::future::ready(!has_failed()))
+        .map(act)
+        .buffer_unordered(cx.settings.parallel_writes)
+        .for_each(|outcome| {
+            if let Err(error) = outcome {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+            std::future::ready(())
+        })
+        .await;
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}

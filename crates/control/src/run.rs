@@ -1,0 +1,107 @@
+//! Which controllers run, and when? All that were asked for, while this process is the active one.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
+
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::events::Events;
+use crate::settings::Settings;
+use crate::{fleet, gameserver, gameserverset, lease};
+
+/// A controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Game servers.
+    GameServer,
+    /// Sets of game servers.
+    GameServerSet,
+    /// Fleets.
+    Fleet,
+}
+
+impl Part {
+    /// Every controller.
+    pub const ALL: [Self; 3] = [Self::GameServer, Self::GameServerSet, Self::Fleet];
+
+    fn watch(self, cx: &Arc<Context>) {
+        match self {
+            Self::GameServer => gameserver::watch(cx),
+            Self::GameServerSet => gameserverset::watch(cx),
+            Self::Fleet => fleet::watch(cx),
+        }
+    }
+
+    fn run(self, cx: Arc<Context>) -> BoxFuture<'static, ()> {
+        match self {
+            Self::GameServer => gameserver::run(cx).boxed(),
+            Self::GameServerSet => gameserverset::run(cx).boxed(),
+            Self::Fleet => fleet::run(cx).boxed(),
+        }
+    }
+}
+
+/// Runs controllers until `stop` is ready. With a lease they run while it is ours, and what is under way ends at once when it is lost;
+/// dropping the future does the same.
+pub async fn run(
+    client: Client,
+    settings: Settings,
+    parts: &[Part],
+    stop: impl Future<Output = ()>,
+) {
+    settings.gates.warn();
+    let work = async {
+        match settings.lease.clone() {
+            None => lead(client.clone(), settings.clone(), parts).await,
+            Some(terms) => {
+                let lead = || lead(client.clone(), settings.clone(), parts);
+                lease::while_held(&client, &terms, lead).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = stop => {}
+    }
+    if let Some(terms) = &settings.lease {
+        lease::release(&client, terms).await;
+    }
+}
+
+/// Does the work, from a fresh look at everything.
+async fn lead(client: Client, settings: Settings, parts: &[Part]) {
+    let clock = Clock::system();
+    let (events, sending) = Events::new(client.clone(), clock);
+    let cx = Context::new(client, settings, clock, events);
+    parts.iter().for_each(|part| part.watch(&cx));
+    let following = {
+        let cx = Arc::clone(&cx);
+        async move { cx.stores.follow(&cx.client, cx.settings.namespace.as_deref()).await }
+    };
+    let working = async {
+        cx.stores.synced().await;
+        cx.seed_ports();
+        tracing::info!(?parts, "controllers are active");
+        let mut running: FuturesUnordered<_> =
+            parts.iter().map(|part| part.run(Arc::clone(&cx))).collect();
+        while running.next().await.is_some() {}
+    };
+    let sending = sending.boxed();
+    tokio::select! {
+        () = spawned(following) => {}
+        () = spawned(sending) => {}
+        () = working => {}
+    }
+}
+
+/// Runs a future as a task of its own that ends with this one.
+async fn spawned(work: impl Future<Output = ()> + Send + 'static) {
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(work);
+    tasks.join_next().await;
+}

@@ -1,0 +1,8 @@
+//! The controllers on an engine: fleets, sets and game servers from birth to death.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
+
+mod cluster;
+mod fleets;
+mod servers;
+mod standin;

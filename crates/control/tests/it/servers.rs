@@ -1,0 +1,89 @@
+//! The life of one game server.
+
+use api::agones::GameServer;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use serde_json::json;
+
+use crate::cluster::{Cluster, server, state_of, until};
+use crate::standin;
+
+#[tokio::test]
+async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready() {
+    let cluster = Cluster::start(1).await;
+    cluster.create::<GameServer>(server("a")).await;
+    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    let made = cluster.api::<GameServer>().get("a").await.unwrap();
+    let status = made.status.unwrap();
+    assert_eq!((status.node_name.as_str(), status.address.as_str()), ("node-0", "10.1.0.1"));
+    let port = status.ports.unwrap()[0].clone();
+    assert_eq!(port.name, "game");
+    assert!((7000..=8000).contains(&port.port));
+    assert_eq!(made.spec.ports[0].host_port, port.port);
+    let pod = cluster.pods().await.remove(0);
+    let container = &pod.spec.unwrap().containers[0];
+    assert_eq!(container.ports.as_ref().unwrap()[0].host_port, Some(port.port));
+}
+
+#[tokio::test]
+async fn a_deleted_server_takes_its_pod_along_and_gives_its_port_back() {
+    let cluster = Cluster::start(1).await;
+    cluster.create::<GameServer>(server("a")).await;
+    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    cluster.delete::<GameServer>("a").await;
+    until("a is gone", async || cluster.servers().await.is_empty()).await;
+    assert!(cluster.pods().await.is_empty(), "the pod went first");
+}
+
+#[tokio::test]
+async fn a_server_whose_pod_fails_or_goes_is_unhealthy() {
+    let cluster = Cluster::start(1).await;
+    for name in ["failed", "evicted", "deleted"] {
+        cluster.create::<GameServer>(server(name)).await;
+    }
+    until("all are Ready", async || cluster.in_state("Ready").await.len() == 3).await;
+    let pods: Api<Pod> = cluster.api();
+    standin::status(&pods, "failed", json!({"status": {"phase": "Failed"}})).await;
+    let evicted = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
+    standin::status(&pods, "evicted", evicted).await;
+    cluster.delete::<Pod>("deleted").await;
+    until("all are Unhealthy", async || cluster.in_state("Unhealthy").await.len() == 3).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_pod_ends_well_goes() {
+    let cluster = Cluster::start(1).await;
+    cluster.create::<GameServer>(server("a")).await;
+    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    let pods: Api<Pod> = cluster.api();
+    standin::status(&pods, "a", json!({"status": {"phase": "Succeeded"}})).await;
+    until("a is gone", async || cluster.servers().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_server_in_development_is_ready_at_its_address_without_a_pod() {
+    let cluster = Cluster::start(1).await;
+    let mut dev = server("dev");
+    dev["metadata"]["annotations"] = json!({"agones.dev/dev-address": "192.168.1.5"});
+    dev["spec"]["ports"][0] =
+        json!({"name": "game", "portPolicy": "Static", "hostPort": 7777, "containerPort": 7654});
+    cluster.create::<GameServer>(dev).await;
+    until("it is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    let status = cluster.servers().await.remove(0).status.unwrap();
+    assert_eq!((status.address.as_str(), status.ports.unwrap()[0].port), ("192.168.1.5", 7777));
+    assert!(cluster.pods().await.is_empty());
+    cluster.delete::<GameServer>("dev").await;
+    until("it is gone", async || cluster.servers().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_pod_is_refused_says_why() {
+    let cluster = Cluster::start(1).await;
+    let mut bad = server("bad");
+    bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = json!("Sometimes");
+    cluster.create::<GameServer>(bad).await;
+    until("it is in Error", async || cluster.in_state("Error").await.len() == 1).await;
+    let server = cluster.servers().await.remove(0);
+    assert_eq!(state_of(&server), "Error");
+    assert!(server.metadata.annotations.unwrap().contains_key("agones.dev/errored-at"));
+}
