@@ -126,9 +126,7 @@ impl AggregateCount {
     }
 }
 
-fn unsummed(
-    sums: &BTreeMap<std::sync::Arc<str>, Aggregate>,
-) -> BTreeMap<String, AggregateCount> {
+fn unsummed(sums: &BTreeMap<std::sync::Arc<str>, Aggregate>) -> BTreeMap<String, AggregateCount> {
     let of = |sum: &Aggregate| AggregateCount {
         allocated_count: sum.allocated_count,
         allocated_capacity: sum.allocated_capacity,
