@@ -8,6 +8,7 @@ use crate::Clock;
 use crate::access::Access;
 use crate::delegate::Delegates;
 use crate::resource::{Registry, Resource};
+use crate::runtime::logs::Logs;
 use crate::store::Store;
 
 /// The inside of an engine.
@@ -16,6 +17,8 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) delegates: Delegates,
+    /// What the containers of pods said.
+    pub(crate) logs: Logs,
     /// The certificate that clients trust.
     pub(crate) ca_pem: String,
     /// What a client has to know.
@@ -30,6 +33,7 @@ impl Core {
             registry: Registry::built_in(),
             clock,
             delegates: Delegates::default(),
+            logs: Logs::default(),
             ca_pem: access.ca_pem().to_owned(),
             token: access.token.clone(),
             stopping: watch::Sender::new(false),

@@ -232,7 +232,8 @@ fn answer_kind(subresource: Subresource) -> Option<(&'static str, &'static str, 
         | Subresource::Finalize
         | Subresource::Approval
         | Subresource::EphemeralContainers
-        | Subresource::Resize => None,
+        | Subresource::Resize
+        | Subresource::Log => None,
     }
 }
 

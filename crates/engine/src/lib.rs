@@ -25,6 +25,8 @@ mod protobuf;
 mod quote;
 mod resource;
 mod rest;
+pub mod runtime;
+mod schedule;
 pub mod schema;
 pub mod selector;
 mod service;
@@ -124,6 +126,14 @@ impl Engine {
     /// included, with the [`Caller`] among the request's extensions.
     pub fn delegate(&self, group: &str, version: &str, service: Delegate) {
         self.core.delegates.add(group, version, service);
+    }
+
+    /// Schedules and runs pods. Without it pods stay as they are, as with an API server alone.
+    pub async fn run(
+        &self,
+        settings: runtime::Settings,
+    ) -> Result<runtime::Runtime, runtime::RuntimeError> {
+        runtime::start(&self.core, settings).await
     }
 
     /// Listens on an address, with TLS and the token. Port 0 takes a free one.

@@ -77,10 +77,11 @@ pub(crate) enum Subresource {
     Token,
     EphemeralContainers,
     Resize,
+    Log,
 }
 
 impl Subresource {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Status,
         Self::Scale,
         Self::Binding,
@@ -90,6 +91,7 @@ impl Subresource {
         Self::Token,
         Self::EphemeralContainers,
         Self::Resize,
+        Self::Log,
     ];
 
     /// Gives the name in URLs.
@@ -104,6 +106,7 @@ impl Subresource {
             Self::Token => "token",
             Self::EphemeralContainers => "ephemeralcontainers",
             Self::Resize => "resize",
+            Self::Log => "log",
         }
     }
 
@@ -117,6 +120,7 @@ impl Subresource {
         match self {
             Self::Binding | Self::Eviction | Self::Token => &["create"],
             Self::Finalize => &["update"],
+            Self::Log => &["get"],
             Self::Status
             | Self::Scale
             | Self::Approval

@@ -11,6 +11,7 @@ mod delete;
 mod form;
 pub(crate) mod internal;
 mod list;
+mod logs;
 pub(crate) mod meta;
 mod options;
 mod owner;
@@ -183,6 +184,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
             true,
         ) => read::answer(call),
         (&Method::GET, Some(Sub::Scale), true) => scale::read(call),
+        (&Method::GET, Some(Sub::Log), true) => logs::answer(call),
         (&Method::POST, None, false) => create::answer(call).await,
         (&Method::POST, Some(Sub::Binding), true) => pods::bind(call).await,
         (&Method::POST, Some(Sub::Eviction), true) => pods::evict(call).await,

@@ -33,7 +33,10 @@ pub(super) fn of(spec: &core::PodSpec, labels: Option<&BTreeMap<String, String>>
 }
 
 /// Reads one term of pod affinity. Without namespaces it is about the pod's own, which is filled in later.
-fn term(term: &core::PodAffinityTerm, labels: Option<&BTreeMap<String, String>>) -> PodTerm {
+pub(super) fn term(
+    term: &core::PodAffinityTerm,
+    labels: Option<&BTreeMap<String, String>>,
+) -> PodTerm {
     let selector = selectors::with_keys(
         selectors::labels(term.label_selector.as_ref()),
         labels,

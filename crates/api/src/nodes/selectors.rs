@@ -78,7 +78,7 @@ pub(super) fn node_terms(selector: &core::NodeSelector) -> Box<[NodeTerm]> {
 }
 
 /// Reads one term. What cannot be read matches no node, which is what an empty term means.
-fn node_term(term: &core::NodeSelectorTerm) -> NodeTerm {
+pub(super) fn node_term(term: &core::NodeSelectorTerm) -> NodeTerm {
     let read = |all: &Option<Vec<core::NodeSelectorRequirement>>| {
         let one = |e: &core::NodeSelectorRequirement| {
             requirement(&e.key, &e.operator, e.values.as_deref())

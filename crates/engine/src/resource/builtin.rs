@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use super::Subresource::{
-    self, Approval, Binding, EphemeralContainers, Eviction, Finalize, Resize, Scale, Status, Token,
+    self, Approval, Binding, EphemeralContainers, Eviction, Finalize, Log, Resize, Scale, Status,
+    Token,
 };
 use super::{Origin, Resource, STORED, opening, qualified};
 use crate::table::Columns;
@@ -88,7 +89,7 @@ static ROWS: &[Row] = &[
     row("v1", "nodes", "Node", CLUSTER, STORED, "no", "", &[Status]),
     row("v1", "persistentvolumeclaims", "PersistentVolumeClaim", NAMESPACED, STORED, "pvc", "", &[Status]),
     row("v1", "persistentvolumes", "PersistentVolume", CLUSTER, STORED, "pv", "", &[Status]),
-    row("v1", "pods", "Pod", NAMESPACED, STORED, "po", "all", &[Status, Binding, Eviction, EphemeralContainers, Resize]),
+    row("v1", "pods", "Pod", NAMESPACED, STORED, "po", "all", &[Status, Binding, Eviction, EphemeralContainers, Log, Resize]),
     row("v1", "podtemplates", "PodTemplate", NAMESPACED, STORED, "", "", &[]),
     row("v1", "replicationcontrollers", "ReplicationController", NAMESPACED, STORED, "rc", "all", &[Status, Scale]),
     row("v1", "resourcequotas", "ResourceQuota", NAMESPACED, STORED, "quota", "", &[Status]),

@@ -3,6 +3,8 @@
 //! The same paths as for clients, so that finalizers, grace periods and watchers are respected; but nothing is reset,
 //! and nobody becomes the owner of a field.
 
+mod pod;
+
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -17,6 +19,9 @@ use super::{Call, Caller, update};
 use crate::core::Core;
 use crate::resource::Resource;
 use crate::table::Include;
+
+pub(crate) use super::pods::set_condition;
+pub(crate) use pod::PodRef;
 
 /// What becomes of the dependents of an object that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -100,7 +100,7 @@ fn on_pod(call: &Call, name: &str) -> Answer<Call> {
 }
 
 /// Sets a condition of the status, in place of one of the same type.
-fn set_condition(object: &mut Value, condition: Value) {
+pub(crate) fn set_condition(object: &mut Value, condition: Value) {
     if !object["status"]["conditions"].is_array() {
         object["status"]["conditions"] = json!([]);
     }

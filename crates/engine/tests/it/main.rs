@@ -8,8 +8,10 @@ mod delegate;
 mod differential;
 mod in_process;
 mod keep;
+mod pods;
 mod restart;
 mod runtime;
+mod schedule;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

@@ -1,0 +1,100 @@
+//! What the engine's own scheduler and runtimes do to one pod.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::core::Core;
+use crate::keep::split;
+use crate::rest::delete::{self, Options};
+use crate::rest::{Call, meta, pods};
+use crate::status::Answer;
+
+/// One pod, and not another that has its name later.
+#[derive(Clone)]
+pub(crate) struct PodRef {
+    core: Arc<Core>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Arc<str>,
+}
+
+impl PodRef {
+    /// Names a pod by its key in the store and its uid.
+    pub(crate) fn new(core: &Arc<Core>, key: &str, uid: &str) -> Self {
+        let (namespace, name) = split(key);
+        let namespace = namespace.unwrap_or_default().into();
+        Self { core: Arc::clone(core), namespace, name: name.into(), uid: uid.into() }
+    }
+
+    /// Gives the present time as objects have it.
+    pub(crate) fn now(&self) -> Value {
+        meta::time(self.core.clock.now())
+    }
+
+    fn call(&self) -> Option<Call> {
+        let served = self.core.registry.served();
+        let pods = served.find("", "v1", "pods")?;
+        Some(Call::internal(&self.core, pods, Some(&self.namespace), Some(&self.name)))
+    }
+
+    /// Gives the pod as it is now, if it still is this one.
+    pub(crate) fn get(&self) -> Option<Value> {
+        let call = self.call()?;
+        let pod = call.value(&call.find().ok()?);
+        (meta::text(&pod, "uid") == &*self.uid).then_some(pod)
+    }
+
+    /// Changes the pod, if it is still there.
+    pub(crate) async fn change(&self, edit: impl Fn(&mut Value)) {
+        let Some(call) = self.call() else { return };
+        super::change(&self.core, &call.resource, Some(&self.namespace), &self.name, |pod| {
+            if meta::text(pod, "uid") == &*self.uid {
+                edit(pod);
+            }
+        })
+        .await;
+    }
+
+    /// Gives the pod to a node.
+    pub(crate) async fn bind(&self, node: &str) {
+        let Some(call) = self.call() else { return };
+        let target = json!({"kind": "Node", "name": node});
+        let binding = json!({"metadata": {"uid": &*self.uid}, "target": target});
+        self.told("bind", pods::bind_to(&call, &self.name, &binding).await);
+    }
+
+    /// Removes the pod, as whoever ran it does once nothing of it runs any more.
+    pub(crate) async fn remove(&self) {
+        let Some(call) = self.call() else { return };
+        let uid = Some(self.uid.to_string());
+        let options = Options { uid, grace: Some(0), ..Options::default() };
+        self.told("remove", delete::delete(&call, &self.name, &options).await.map(drop));
+    }
+
+    fn told(&self, what: &str, done: Answer<()>) {
+        if let Err(status) = done
+            && status.reason != "NotFound"
+        {
+            let (namespace, name) = (&*self.namespace, &*self.name);
+            tracing::debug!(namespace, name, why = status.message, "could not {what} a pod");
+        }
+    }
+
+    /// Says something about the pod in an event.
+    pub(crate) async fn event(&self, from: &str, kind: &str, reason: &str, message: &str) {
+        let served = self.core.registry.served();
+        let Some(events) = served.find("", "v1", "events") else { return };
+        let now = self.now();
+        let about = json!({
+            "apiVersion": "v1", "kind": "Pod", "namespace": &*self.namespace, "name": &*self.name, "uid": &*self.uid,
+        });
+        let event = json!({
+            "metadata": {"name": format!("{}.{}", self.name, uuid::Uuid::new_v4().simple()), "namespace": &*self.namespace},
+            "involvedObject": about, "type": kind, "reason": reason, "message": message,
+            "source": {"component": from}, "reportingComponent": from, "count": 1,
+            "firstTimestamp": now, "lastTimestamp": now,
+        });
+        super::create(&self.core, events, Some(&self.namespace), from, event).await;
+    }
+}

@@ -1,0 +1,191 @@
+//! What runs the pods that have a node?
+//!
+//! Three things can: child processes and in-process programs on the node of this machine, containers of a Docker Engine
+//! on the same node, and nothing at all on simulated nodes, whose pods only say that they run. An engine without a
+//! runtime leaves pods as they are, as an API server alone does.
+
+mod container;
+mod dispatch;
+mod env;
+mod instance;
+pub mod launch;
+mod leftovers;
+pub(crate) mod logs;
+mod network;
+mod nodes;
+mod pod;
+mod process;
+mod program;
+mod recover;
+mod resolve;
+mod simulate;
+mod spawner;
+mod status;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::core::Core;
+use dispatch::Dispatcher;
+pub use network::Networking;
+pub use nodes::{Capacity, SIMULATED_LABEL};
+pub use program::{Program, ProgramContext, ProgramPort, Programs};
+pub use simulate::{Simulated, Simulation};
+use spawner::Spawner;
+
+/// The name of the node that is this machine.
+pub const LOCAL_NODE: &str = "local";
+
+/// What runs pods.
+#[derive(Default)]
+pub struct Settings {
+    /// This machine as a node; `None`: it is none.
+    pub local: Option<Local>,
+    /// Simulated nodes.
+    pub simulated: Option<Simulated>,
+}
+
+/// How this machine runs pods.
+pub struct Local {
+    /// What starts child processes.
+    pub launcher: Launcher,
+    /// The address of the node, where host ports are listened on.
+    pub address: IpAddr,
+    /// What the node offers; `None`: what the machine has.
+    pub capacity: Option<Capacity>,
+    /// Images that stand for programs in this process.
+    pub programs: Programs,
+    /// Images that stand for programs of this machine, with their first arguments.
+    pub images: BTreeMap<String, Vec<String>>,
+    /// Lets every pod use the host's network, even where it could have its own.
+    pub host_network: bool,
+    /// How long a container waits before its second restart; each further wait is twice as long, up to thirty times.
+    pub restart_after: Duration,
+}
+
+impl Local {
+    /// Runs pods with what every machine has.
+    pub fn new(launcher: Launcher) -> Self {
+        Self {
+            launcher,
+            address: Ipv4Addr::LOCALHOST.into(),
+            capacity: None,
+            programs: Programs::default(),
+            images: BTreeMap::new(),
+            host_network: false,
+            restart_after: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The command that becomes [`launch::main`].
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The program, usually our own.
+    pub program: PathBuf,
+    /// What it is to be told first, such as the name of a hidden command.
+    pub args: Vec<OsString>,
+}
+
+/// Why a runtime did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// A thread could not be started.
+    #[error("could not start the thread that starts processes")]
+    Thread(#[source] std::io::Error),
+}
+
+/// What the tasks of pods share.
+struct Machine {
+    core: Arc<Core>,
+    has_local: bool,
+    local: Option<Local>,
+    simulated: Simulated,
+    spawner: Spawner,
+    networking: Networking,
+    /// How many addresses were given to simulated pods.
+    addresses: AtomicU32,
+}
+
+/// A running runtime. Dropping it ends what it runs, without grace.
+pub struct Runtime {
+    machine: Arc<Machine>,
+    stop: watch::Sender<Option<Duration>>,
+    scheduler: JoinHandle<()>,
+    dispatcher: Option<JoinHandle<()>>,
+}
+
+/// Starts scheduling and running pods.
+pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtime, RuntimeError> {
+    let Settings { local, simulated } = settings;
+    let spawner = Spawner::start().map_err(RuntimeError::Thread)?;
+    let networking = match &local {
+        Some(local) => network::find_out(&spawner, local).await,
+        None => Networking::Host { why: "no pod runs here".to_owned() },
+    };
+    if local.is_some() {
+        leftovers::end();
+    }
+    let machine = Arc::new(Machine {
+        core: Arc::clone(core),
+        has_local: local.is_some(),
+        simulated: simulated.unwrap_or_default(),
+        local,
+        spawner,
+        networking,
+        addresses: AtomicU32::new(0),
+    });
+    if let Some(local) = &machine.local {
+        let capacity = local.capacity.clone().unwrap_or_else(nodes::of_this_machine);
+        nodes::register(core, LOCAL_NODE, &local.address.to_string(), &capacity, false).await;
+    }
+    nodes::simulate(core, &machine.simulated).await;
+    // The feed is opened before the present is looked at, so that nothing falls between the two.
+    let feed = core.store.feed();
+    let (stop, stopped) = watch::channel(None);
+    let mut dispatcher = Dispatcher::new(core, &machine);
+    dispatcher.take_over().await;
+    let dispatcher = tokio::spawn(dispatcher.run(feed, stopped));
+    let scheduler = crate::schedule::start(core);
+    Ok(Runtime { machine, stop, scheduler, dispatcher: Some(dispatcher) })
+}
+
+impl Runtime {
+    /// Tells how pods of this machine reach the network.
+    pub fn networking(&self) -> &Networking {
+        &self.machine.networking
+    }
+
+    /// Lists the nodes that were made at the start.
+    pub fn nodes(&self) -> Vec<String> {
+        let local = self.machine.has_local.then(|| LOCAL_NODE.to_owned());
+        let simulated = (1..=self.machine.simulated.count).map(nodes::simulated_name);
+        local.into_iter().chain(simulated).collect()
+    }
+
+    /// Stops scheduling, asks every process to end, and after the grace period ends it. The objects stay as they are:
+    /// the next start finds them and says what became of them.
+    pub async fn stop(mut self, grace: Duration) {
+        self.scheduler.abort();
+        self.stop.send_replace(Some(grace));
+        if let Some(dispatcher) = self.dispatcher.take() {
+            let _ = dispatcher.await;
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.scheduler.abort();
+        self.stop.send_replace(Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,220 @@
+//! How does one container live: when does it start, when again, and how does it end?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Container;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::env::{Source, expand};
+use super::instance::{Exit, Handle, Instance};
+use super::pod::PodRun;
+use super::process::{self, Plan};
+use super::program::ProgramContext;
+use super::resolve::{self, What};
+use super::status::{Ended, Role, State};
+
+/// A container that ran this long without failing has a clean slate.
+const STEADY_AFTER: Duration = Duration::from_secs(600);
+/// The longest wait before a restart, in first waits.
+const LONGEST_WAIT: u32 = 30;
+
+/// Says when to stop, and when at the latest to be gone.
+pub(super) type Stop = watch::Receiver<Option<Instant>>;
+
+/// Looks after one container.
+pub(super) struct Keeper {
+    pub(super) pod: Arc<PodRun>,
+    pub(super) index: usize,
+    pub(super) role: Role,
+    pub(super) container: Container,
+    pub(super) stop: Stop,
+    /// Told when the container was started, or could not be, for the first time.
+    pub(super) first: Option<oneshot::Sender<()>>,
+}
+
+/// Why a container did not start: a word and a sentence.
+type NotStarted = (&'static str, String);
+
+impl Keeper {
+    /// Runs the container as often as it is to run, and gives its last exit code.
+    pub(super) async fn keep(mut self) -> i32 {
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let ended = self.run_once().await;
+            drop(self.first.take());
+            if began.elapsed() > STEADY_AFTER {
+                failures = 0;
+            }
+            let wait = match &ended {
+                Some(exit) if !self.is_to_run_again(exit.code) => return exit.code,
+                _ if self.is_stopped() => return ended.map_or(137, |exit| exit.code),
+                // The first restart comes at once.
+                Some(_) => self.wait_before(failures),
+                None => self.wait_before(failures + 1),
+            };
+            failures += 1;
+            if ended.is_some() {
+                self.pod.set(self.index, |container| {
+                    let reason =
+                        if wait.is_zero() { "ContainerCreating" } else { "CrashLoopBackOff" };
+                    let message =
+                        format!("back-off {}s restarting failed container", wait.as_secs());
+                    let waiting = State::Waiting { reason, message };
+                    if let State::Ended(ended) = std::mem::replace(&mut container.state, waiting) {
+                        container.last = Some(ended);
+                    }
+                    container.restarts += 1;
+                });
+                self.pod.publish().await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stopped(&mut self.stop) => return ended.map_or(137, |exit| exit.code),
+            }
+        }
+    }
+
+    fn is_to_run_again(&self, code: i32) -> bool {
+        let policy = self.pod.spec().restart_policy.as_deref().unwrap_or("Always");
+        let by_policy = match (self.role, policy) {
+            (Role::Sidecar, _) => true,
+            (Role::Init, policy) => code != 0 && policy != "Never",
+            (Role::Main, "Never") => false,
+            (Role::Main, "OnFailure") => code != 0,
+            (Role::Main, _) => true,
+        };
+        by_policy && !self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.borrow().is_some()
+    }
+
+    fn wait_before(&self, failures: u32) -> Duration {
+        let Some(steps) = failures.checked_sub(1) else { return Duration::ZERO };
+        let factor = 2_u32.saturating_pow(steps).min(LONGEST_WAIT);
+        self.pod.local().restart_after * factor
+    }
+
+    /// Runs the container once; `None`: it did not start.
+    async fn run_once(&mut self) -> Option<Exit> {
+        if self.is_stopped() {
+            return None;
+        }
+        let clock = self.pod.machine.core.clock;
+        let instance = match self.start().await {
+            Ok(instance) => instance,
+            Err((reason, message)) => {
+                self.pod.object.event("plimsoll", "Warning", "Failed", &message).await;
+                self.pod.set(self.index, |c| c.state = State::Waiting { reason, message });
+                self.pod.publish().await;
+                return None;
+            }
+        };
+        let from = clock.now();
+        self.pod.set(self.index, |container| {
+            container.state = State::Running { since: from };
+            container.id = instance.id.clone();
+            (container.is_started, container.is_ready) = (true, true);
+        });
+        drop(self.first.take());
+        self.pod.publish().await;
+        let exit = self.watch(instance).await;
+        let (code, signal, message) = (exit.code, exit.signal, exit.message.clone());
+        self.pod.set(self.index, |container| {
+            container.state = State::Ended(Ended { code, signal, message, from, to: clock.now() });
+            // An init container that is done is what it is to be.
+            container.is_ready = container.role == Role::Init && code == 0;
+            container.is_started = false;
+        });
+        if self.role != Role::Main || !self.is_stopped() {
+            self.pod.publish().await;
+        }
+        Some(exit)
+    }
+
+    async fn start(&self) -> Result<Instance, NotStarted> {
+        let (pod, local) = (&self.pod, self.pod.local());
+        let shown = pod.object.get().ok_or(("PodGone", "the pod is gone".to_owned()))?;
+        let (host_ip, pod_ip) = pod.network.addresses(local);
+        let source = Source {
+            core: &pod.machine.core,
+            pod: &shown,
+            host_ip: host_ip.to_string(),
+            pod_ip: pod_ip.to_string(),
+        };
+        let env = source.variables(&self.container, pod.network.env(&self.container));
+        let env = env.map_err(|why| ("CreateContainerConfigError", why))?;
+        let fill = |list: &Option<Vec<String>>| -> Vec<String> {
+            list.iter().flatten().map(|text| expand(text, &env)).collect()
+        };
+        let (command, args) = (fill(&self.container.command), fill(&self.container.args));
+        let what = resolve::program(local, &self.container, &command, &args);
+        let what = what.map_err(|why| ("ErrImagePull", why))?;
+        let log = pod.machine.core.logs.start(
+            &pod.object.uid,
+            &self.container.name,
+            pod.machine.core.clock,
+        );
+        match what {
+            What::InProcess(program, args) => {
+                let context = ProgramContext {
+                    pod: Arc::clone(&pod.pod),
+                    container: self.container.clone(),
+                    env,
+                    args,
+                    stop: CancellationToken::new(),
+                    network: Arc::clone(&pod.network),
+                    log,
+                };
+                Ok(process::in_process(&program, context))
+            }
+            What::Local(program, args) => {
+                let dir = self.container.working_dir.clone();
+                let plan = Plan { program, args, env, dir };
+                let spawned = plan
+                    .spawn(&local.launcher, &pod.machine.spawner, pod.network.namespace())
+                    .await;
+                let watched = spawned.and_then(|child| process::watch(child, log));
+                watched.map_err(|err| {
+                    ("RunContainerError", format!("could not start the program: {err}"))
+                })
+            }
+        }
+    }
+
+    /// Waits until the container ends, by itself or because it is to stop.
+    async fn watch(&mut self, instance: Instance) -> Exit {
+        let Instance { mut exit, handle, .. } = instance;
+        tokio::select! {
+            exit = &mut exit => exit,
+            () = stopped(&mut self.stop) => self.end(exit, &handle).await,
+        }
+    }
+
+    /// Asks the container to end, and ends it when its time is up.
+    async fn end(&mut self, mut exit: BoxFuture<'static, Exit>, handle: &Handle) -> Exit {
+        handle.terminate();
+        loop {
+            let deadline = self.stop.borrow_and_update().unwrap_or_else(Instant::now);
+            tokio::select! {
+                exit = &mut exit => return exit,
+                () = tokio::time::sleep_until(deadline) => break,
+                // The time may become shorter.
+                changed = self.stop.changed() => if changed.is_err() { break },
+            }
+        }
+        handle.kill();
+        exit.await
+    }
+}
+
+/// Waits until it is time to stop.
+pub(super) async fn stopped(stop: &mut Stop) {
+    let _ = stop.wait_for(Option::is_some).await;
+}

@@ -1,0 +1,202 @@
+//! What is in the environment of a container?
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
+use serde_json::Value;
+
+use crate::core::Core;
+
+type Variables = BTreeMap<String, String>;
+
+/// What a child gets of our own environment: where programs and homes are.
+const INHERITED: [&str; 8] =
+    ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH"];
+
+/// What the environment of a container is made from.
+pub(super) struct Source<'a> {
+    pub(super) core: &'a Core,
+    /// The pod as the API shows it.
+    pub(super) pod: &'a Value,
+    pub(super) host_ip: String,
+    pub(super) pod_ip: String,
+}
+
+impl Source<'_> {
+    /// Gives every variable of a container, or says what is missing. `last` has the final word.
+    pub(super) fn variables(
+        &self,
+        container: &Container,
+        last: Variables,
+    ) -> Result<Variables, String> {
+        let mut all: Variables = INHERITED
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect();
+        let name =
+            self.pod["spec"]["hostname"].as_str().or_else(|| self.pod["metadata"]["name"].as_str());
+        all.insert("HOSTNAME".to_owned(), name.unwrap_or_default().to_owned());
+        for from in container.env_from.iter().flatten() {
+            let prefix = from.prefix.as_deref().unwrap_or_default();
+            let (what, name, optional) = match (&from.config_map_ref, &from.secret_ref) {
+                (Some(map), _) => ("configmaps", &map.name, map.optional),
+                (None, Some(secret)) => ("secrets", &secret.name, secret.optional),
+                (None, None) => continue,
+            };
+            match self.values(what, name) {
+                Some(values) => {
+                    all.extend(values.into_iter().map(|(k, v)| (format!("{prefix}{k}"), v)))
+                }
+                None if optional == Some(true) => {}
+                None => return Err(format!("{what} {name:?} not found")),
+            }
+        }
+        for variable in container.env.iter().flatten() {
+            if let Some(value) = self.value(variable, container, &all)? {
+                all.insert(variable.name.clone(), value);
+            }
+        }
+        all.extend(last);
+        Ok(all)
+    }
+
+    fn value(
+        &self,
+        variable: &EnvVar,
+        container: &Container,
+        before: &Variables,
+    ) -> Result<Option<String>, String> {
+        match (&variable.value, &variable.value_from) {
+            (Some(value), _) => Ok(Some(expand(value, before))),
+            (None, None) => Ok(Some(String::new())),
+            (None, Some(source)) => self.sourced(source, container),
+        }
+    }
+
+    fn sourced(
+        &self,
+        source: &EnvVarSource,
+        container: &Container,
+    ) -> Result<Option<String>, String> {
+        if let Some(field) = &source.field_ref {
+            return self.field(field).map(Some);
+        }
+        if let Some(field) = &source.resource_field_ref {
+            return Ok(Some(resource(container, &field.resource)));
+        }
+        let (what, name, key, optional) = match (&source.config_map_key_ref, &source.secret_key_ref)
+        {
+            (Some(map), _) => ("configmaps", &map.name, &map.key, map.optional),
+            (None, Some(secret)) => ("secrets", &secret.name, &secret.key, secret.optional),
+            (None, None) => return Ok(Some(String::new())),
+        };
+        match self.values(what, name).and_then(|mut values| values.remove(key)) {
+            None if optional == Some(true) => Ok(None),
+            None => Err(format!("couldn't find key {key} in {what} {name:?}")),
+            value => Ok(value),
+        }
+    }
+
+    /// Reads a ConfigMap or a Secret.
+    fn values(&self, what: &str, name: &str) -> Option<Variables> {
+        let namespace = self.pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        let object = self.core.store.get(what, &format!("{namespace}/{name}"))?.value("v1", "");
+        let data = object["data"].as_object().cloned().unwrap_or_default();
+        let read = data.into_iter().filter_map(|(key, value)| {
+            let text = value.as_str()?;
+            if what == "configmaps" {
+                return Some((key, text.to_owned()));
+            }
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
+            Some((key, String::from_utf8_lossy(&bytes).into_owned()))
+        });
+        Some(read.collect())
+    }
+
+    fn field(&self, field: &ObjectFieldSelector) -> Result<String, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (pod, path) = (self.pod, field.field_path.as_str());
+        for list in ["labels", "annotations"] {
+            let key = path
+                .strip_prefix(&format!("metadata.{list}['"))
+                .and_then(|rest| rest.strip_suffix("']"));
+            if let Some(key) = key {
+                return Ok(text(&pod["metadata"][list][key]));
+            }
+        }
+        Ok(match path {
+            "metadata.name" => text(&pod["metadata"]["name"]),
+            "metadata.namespace" => text(&pod["metadata"]["namespace"]),
+            "metadata.uid" => text(&pod["metadata"]["uid"]),
+            "spec.nodeName" => text(&pod["spec"]["nodeName"]),
+            "spec.serviceAccountName" => text(&pod["spec"]["serviceAccountName"]),
+            "status.hostIP" | "status.hostIPs" => self.host_ip.clone(),
+            "status.podIP" | "status.podIPs" => self.pod_ip.clone(),
+            _ => return Err(format!("fieldRef {path:?} is not known")),
+        })
+    }
+}
+
+/// Gives a limit or request of a container in whole units; nothing asked is 0.
+fn resource(container: &Container, path: &str) -> String {
+    let (kind, name) = path.split_once('.').unwrap_or(("", path));
+    let resources = container.resources.as_ref();
+    let amounts = match kind {
+        "limits" => resources.and_then(|r| r.limits.as_ref()),
+        _ => resources.and_then(|r| r.requests.as_ref()),
+    };
+    amounts.and_then(|a| a.get(name)).map_or_else(|| "0".to_owned(), |quantity| quantity.0.clone())
+}
+
+/// Fills in `$(NAME)` where there is such a variable; `$$` is one `$`.
+pub(super) fn expand(text: &str, variables: &Variables) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let name = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        match name {
+            Some((name, after)) => {
+                match variables.get(name) {
+                    Some(value) => out.push_str(value),
+                    None => out.push_str(&format!("$({name})")),
+                }
+                rest = after;
+            }
+            None => {
+                out.push('$');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in_where_they_are_known() {
+        let variables: Variables = [("A".to_owned(), "1".to_owned())].into();
+        for (text, wanted) in [
+            ("$(A)", "1"),
+            ("x$(A)y$(A)", "x1y1"),
+            ("$(B)", "$(B)"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$1"),
+            ("$A $", "$A $"),
+            ("$(A", "$(A"),
+        ] {
+            assert_eq!(expand(text, &variables), wanted, "{text}");
+        }
+    }
+}

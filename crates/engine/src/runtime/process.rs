@@ -1,0 +1,112 @@
+//! How does a container start as a child process, or as a program in this one?
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::process::{Child, Command};
+
+use super::instance::{Exit, Handle, Instance};
+use super::logs::Log;
+use super::program::{Program, ProgramContext};
+use super::spawner::{Namespace, Spawner};
+use super::{Launcher, launch, leftovers};
+
+/// How long output is waited for after a process has ended: a child of its own may still hold the pipe.
+const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// A program of this machine, ready to be started.
+pub(super) struct Plan {
+    pub(super) program: OsString,
+    pub(super) args: Vec<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) dir: Option<String>,
+}
+
+impl Plan {
+    /// Starts the program as a child that ends when we do, in a process group of its own.
+    pub(super) async fn spawn(
+        self,
+        launcher: &Launcher,
+        spawner: &Spawner,
+        namespace: Option<&Namespace>,
+    ) -> io::Result<Child> {
+        let mut command = Command::new(&launcher.program);
+        command
+            .args(&launcher.args)
+            .args(launch::args(&self.program, &self.args))
+            .env_clear()
+            .envs(&self.env)
+            .env(leftovers::MARK, leftovers::mark())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        spawner.run(namespace, move || command.spawn()).await
+    }
+}
+
+/// Looks after a child: its output goes to the log, and its end is told.
+pub(super) fn watch(mut child: Child, log: Arc<Log>) -> io::Result<Instance> {
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let group = id.ok_or_else(|| io::Error::other("the process has ended before it was seen"))?;
+    let outputs = [
+        child.stdout.take().map(|out| tokio::spawn(Arc::clone(&log).fill(out))),
+        child.stderr.take().map(|err| tokio::spawn(Arc::clone(&log).fill(err))),
+    ];
+    let exit = async move {
+        let status = child.wait().await;
+        // What it started and left in its group ends with it.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        for output in outputs.into_iter().flatten() {
+            let abort = output.abort_handle();
+            if tokio::time::timeout(OUTPUT_WITHIN, output).await.is_err() {
+                abort.abort();
+            }
+        }
+        log.end();
+        match status {
+            Ok(status) => {
+                let signal = status.signal();
+                let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
+                Exit { code, signal, message: String::new() }
+            }
+            Err(err) => {
+                Exit { code: 255, signal: None, message: format!("could not be waited for: {err}") }
+            }
+        }
+    };
+    let id = format!("process://{}", group.as_raw_nonzero());
+    Ok(Instance { id, exit: Box::pin(exit), handle: Handle::Process(group) })
+}
+
+/// Starts a program in this process.
+pub(super) fn in_process(program: &Arc<dyn Program>, context: ProgramContext) -> Instance {
+    let (stop, log) = (context.stop.clone(), Arc::clone(&context.log));
+    let id = format!("program://{}", uuid::Uuid::new_v4());
+    let running = tokio::spawn(program.run(context));
+    let task = running.abort_handle();
+    let exit = async move {
+        let ended = running.await;
+        log.end();
+        match ended {
+            Ok(code) => Exit { code, signal: None, message: String::new() },
+            Err(err) if err.is_cancelled() => {
+                Exit { code: 137, signal: Some(9), message: String::new() }
+            }
+            Err(err) => {
+                Exit { code: 2, signal: None, message: format!("the program failed: {err}") }
+            }
+        }
+    };
+    Instance { id, exit: Box::pin(exit), handle: Handle::Program { stop, task } }
+}
