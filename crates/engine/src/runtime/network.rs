@@ -25,6 +25,10 @@ pub enum Networking {
 }
 
 /// Finds out what this machine allows.
+#[expect(
+    clippy::unused_async,
+    reason = "finding out what Linux allows means trying it on another thread"
+)]
 pub(super) async fn find_out(_spawner: &Spawner, local: &Local) -> Networking {
     let why = if local.host_network { "the settings say so" } else { "not built yet" };
     Networking::Host { why: why.to_owned() }
@@ -41,6 +45,10 @@ pub(super) struct PodNetwork {
 
 impl PodNetwork {
     /// Makes the network of a pod.
+    #[expect(
+        clippy::unused_async,
+        reason = "finding out what Linux allows means trying it on another thread"
+    )]
     pub(super) async fn new(machine: &Machine, local: &Local, pod: &Pod) -> io::Result<Self> {
         let _ = machine;
         let mut network = Self { namespace: None, reserved: BTreeMap::new(), env: BTreeMap::new() };

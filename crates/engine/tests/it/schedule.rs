@@ -63,7 +63,7 @@ async fn a_pod_gets_a_node_runs_after_its_time_and_goes_when_deleted() {
     let running = until(&client, "a", "ran", |pod| phase(pod) == "Running").await;
     let status = running.status.clone().unwrap();
     assert!(status.conditions.unwrap().iter().all(|c| c.status == "True"));
-    assert_eq!(status.container_statuses.unwrap()[0].ready, true);
+    assert!(status.container_statuses.unwrap()[0].ready);
     assert!(status.pod_ip.is_some() && status.host_ip.is_some());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete("a", &DeleteParams::default()).await.unwrap();
