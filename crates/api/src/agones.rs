@@ -7,6 +7,7 @@ mod gameserver;
 mod gameserverset;
 mod live;
 mod priority;
+mod sdk;
 mod template;
 pub(crate) mod view;
 
@@ -19,6 +20,7 @@ pub use gameserver::{
 };
 pub use gameserverset::{GameServerSet, GameServerSetSpec, GameServerSetStatus};
 pub use priority::{Order, Priority, PriorityType};
+pub use sdk::{SDK_PREFIX, sdk_annotation, sdk_label};
 pub use template::{GameServerTemplate, PodTemplate};
 pub use view::server as server_view;
 

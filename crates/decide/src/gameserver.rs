@@ -6,6 +6,7 @@ pub mod counter;
 mod lifecycle;
 pub mod list;
 mod occupancy;
+pub mod players;
 pub mod ports;
 mod priority;
 pub mod sdk;

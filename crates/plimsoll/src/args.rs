@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
 /// One autoscaler for every layer: game-server fleets, services, and the nodes beneath them.
@@ -18,6 +18,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Up(Up),
     Evaluate(Evaluate),
+    SdkServer(SdkServer),
 }
 
 /// Start everything on the embedded engine: a Kubernetes API on this machine
@@ -64,6 +65,68 @@ pub(crate) struct Evaluate {
     /// The present size of the target, where the files do not hold the target itself
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u32>,
+}
+
+/// Run the SDK server beside a game server, or stand in for one on a developer's machine
+///
+/// As a sidecar it speaks for the GameServer named by --gameserver-name and --pod-namespace. With --local there is no
+/// control plane: the GameServer is made up, or read from a file, and changes at once.
+#[derive(Parser)]
+pub(crate) struct SdkServer {
+    /// Stand in with no control plane
+    #[arg(long, env = "LOCAL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
+    pub(crate) local: bool,
+    /// With --local: the GameServer, as YAML or JSON; read again whenever the file changes
+    #[arg(short, long, env = "FILE", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Where to listen; empty is every address
+    #[arg(long, env = "ADDRESS", value_name = "HOST", default_value = "localhost")]
+    pub(crate) address: String,
+    /// The port for gRPC
+    #[arg(long, env = "GRPC_PORT", value_name = "PORT", default_value_t = 9357)]
+    pub(crate) grpc_port: u16,
+    /// The port for REST
+    #[arg(long, env = "HTTP_PORT", value_name = "PORT", default_value_t = 9358)]
+    pub(crate) http_port: u16,
+    /// The port for probes
+    #[arg(long, env = "HEALTH_PORT", value_name = "PORT", default_value_t = 8080)]
+    pub(crate) health_port: u16,
+    /// Where to listen for probes; empty is every address, because kubelets come from outside
+    #[arg(long, env = "HEALTH_ADDRESS", value_name = "HOST", default_value = "")]
+    pub(crate) health_address: String,
+    /// Stand in for a client's conformance test: the calls that it is to make, by name
+    #[arg(long, env = "TEST", value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) test: Vec<String>,
+    /// The client under test, for the log
+    #[arg(long, env = "SDK_NAME", value_name = "NAME", default_value = "")]
+    pub(crate) sdk_name: String,
+    /// Seconds to wait before the start
+    #[arg(long, env = "DELAY", value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) delay: u64,
+    /// With --local or --test: seconds after which to end; 0 is never
+    #[arg(long, env = "TIMEOUT", value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) timeout: u64,
+    /// The name of the GameServer to speak for
+    #[arg(long, env = "GAMESERVER_NAME", value_name = "NAME")]
+    pub(crate) gameserver_name: Option<String>,
+    /// Its namespace
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub(crate) pod_namespace: Option<String>,
+    /// The cluster; inside one, it is found without
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The least time between two writes [default: 500ms]
+    #[arg(long, env = "REQUEST_RATE_LIMIT", value_name = "DURATION")]
+    pub(crate) request_rate_limit: Option<String>,
+    /// Without native sidecars: go on after SIGTERM until the GameServer is Shutdown
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
+    pub(crate) graceful_termination: bool,
+    /// Agones' feature gates, as `A=true&B=false`; all are on
+    #[arg(long, env = "FEATURE_GATES", value_name = "GATES", default_value = "")]
+    pub(crate) feature_gates: String,
+    /// How much to log: Error, Info, Debug or Trace
+    #[arg(long, env = "LOG_LEVEL", value_name = "LEVEL", default_value = "Info")]
+    pub(crate) log_level: String,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

@@ -1,4 +1,5 @@
 //! The subcommands, one file each.
 
 pub(crate) mod evaluate;
+pub(crate) mod sdk_server;
 pub(crate) mod up;

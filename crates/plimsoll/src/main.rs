@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         args::Command::Up(args) => commands::up::run(&args),
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
+        args::Command::SdkServer(args) => commands::sdk_server::run(&args),
     };
     done.unwrap_or_else(|err| {
         eprintln!("plimsoll: {err:#}");

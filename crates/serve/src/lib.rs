@@ -3,4 +3,5 @@
 pub mod admission;
 pub mod allocator;
 pub mod proto;
+pub mod sdk;
 pub mod tls;

@@ -151,7 +151,7 @@ impl PendingList {
         Ok(self.onto(stored))
     }
 
-    /// Sets the capacity, the values, or both, in place of everything that waits.
+    /// Sets the capacity, the values, or both. New values come in place of the additions and removals that wait.
     pub fn replace(
         &mut self,
         stored: &List,
@@ -163,7 +163,7 @@ impl PendingList {
         {
             return Err(Rejected::Capacity(capacity));
         }
-        *self = Self { capacity, ..Self::default() };
+        self.capacity = capacity.or(self.capacity);
         if let Some(values) = values {
             let gone = stored.values.iter().filter(|value| !values.contains(value));
             self.deleted = gone.cloned().collect();
@@ -283,14 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn replacing_a_list_drops_what_waits() {
+    fn new_values_drop_what_waits_and_a_new_capacity_does_not() {
         let stored = list(3, "a b");
         let mut pending = PendingList::default();
         pending.add(&stored, "c".into()).unwrap();
-        assert_eq!(pending.replace(&stored, Some(1), None).unwrap(), list(1, "a"));
+        let smaller = pending.replace(&stored, Some(2), None).unwrap();
+        assert_eq!(smaller, list(2, "a b"), "cut off");
+        let larger = pending.replace(&stored, Some(4), None).unwrap();
+        assert_eq!(larger, list(4, "a b c"), "and nothing was forgotten");
         let values = words("x a");
-        assert_eq!(pending.replace(&stored, None, Some(&values)).unwrap(), list(3, "a x"));
+        assert_eq!(pending.replace(&stored, None, Some(&values)).unwrap(), list(4, "a x"));
         let same = pending.replace(&stored, None, None).unwrap();
-        assert_eq!(same, stored, "an empty mask drops what waits and changes nothing");
+        assert_eq!(same, list(4, "a x"), "nothing asked, nothing changed");
+        assert_eq!(pending.replace(&stored, Some(1001), None), Err(Rejected::Capacity(1001)));
     }
 }

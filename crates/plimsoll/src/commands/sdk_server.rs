@@ -1,0 +1,188 @@
+//! `plimsoll sdk-server`: the sidecar beside a game server, and its stand-in on a developer's machine.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serve::sdk::{Listeners, Local, Settings, run as run_sidecar, run_local};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::SdkServer;
+
+pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(args.log_level.to_lowercase()));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    for said in gates_said(&args.feature_gates) {
+        eprintln!("plimsoll: {said}");
+    }
+    // It does little, and stands beside a game that needs the processor.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(start(args))?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn start(args: &SdkServer) -> anyhow::Result<()> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let stop = async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    };
+    tokio::time::sleep(Duration::from_secs(args.delay)).await;
+    if args.local || !args.test.is_empty() {
+        local(args, stop).await
+    } else {
+        sidecar(args, stop).await
+    }
+}
+
+async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    let listeners = listen(args, false).await?;
+    let (grpc, http) = (listeners.grpc.local_addr()?, listeners.http.local_addr()?);
+    eprintln!(
+        "plimsoll: stands in for the SDK server, with gRPC at {grpc} and REST at http://{http}"
+    );
+    let local = Local {
+        file: args.file.clone(),
+        test: (!args.test.is_empty()).then(|| args.test.clone()),
+        timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
+    };
+    let is_test = local.test.is_some();
+    run_local(local, listeners, stop).await?;
+    if is_test {
+        eprintln!("plimsoll: the conformance test of {:?} passed", args.sdk_name);
+    }
+    Ok(())
+}
+
+async fn sidecar(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+    let needed = "is needed, by flag or environment; --local needs neither";
+    let name = args.gameserver_name.clone();
+    let name = name.with_context(|| format!("--gameserver-name (GAMESERVER_NAME) {needed}"))?;
+    let namespace = args.pod_namespace.clone();
+    let namespace =
+        namespace.with_context(|| format!("--pod-namespace (POD_NAMESPACE) {needed}"))?;
+    let settings = Settings {
+        rate_limit: rate_limit(args)?,
+        // A native sidecar outlives the game's container, and has nothing to wait for.
+        graceful_termination: args.graceful_termination
+            && is_off(&args.feature_gates, "SidecarContainers"),
+        ..Settings::new(namespace, name)
+    };
+    let client = client(args).await?;
+    Ok(run_sidecar(client, settings, listen(args, true).await?, stop).await?)
+}
+
+async fn client(args: &SdkServer) -> anyhow::Result<Client> {
+    let config = match &args.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)
+                .with_context(|| format!("could not read {}", path.display()))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+        }
+        None => Config::incluster().context("no cluster: give --kubeconfig FILE, or --local")?,
+    };
+    Ok(Client::try_from(config)?)
+}
+
+fn rate_limit(args: &SdkServer) -> anyhow::Result<Duration> {
+    // Agones' controller sets the second name, which its own sidecar does not read.
+    let given =
+        args.request_rate_limit.clone().or_else(|| std::env::var("REQUESTS_RATE_LIMIT").ok());
+    let Some(given) = given.filter(|given| !given.is_empty()) else {
+        return Ok(Duration::from_millis(500));
+    };
+    let span = api::duration::parse(&given).map_err(anyhow::Error::msg);
+    let span = span.context("--request-rate-limit (REQUEST_RATE_LIMIT)")?;
+    Duration::try_from(span).context("--request-rate-limit: expected no less than 0")
+}
+
+async fn listen(args: &SdkServer, with_health: bool) -> anyhow::Result<Listeners> {
+    let health = match with_health {
+        true => Some(bind(&args.health_address, args.health_port, "--health-port").await?),
+        false => None,
+    };
+    Ok(Listeners {
+        grpc: bind(&args.address, args.grpc_port, "--grpc-port").await?,
+        http: bind(&args.address, args.http_port, "--http-port").await?,
+        health,
+    })
+}
+
+/// Listens on a host by name, on IPv4 where it has that: some clients look there only.
+async fn bind(host: &str, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
+    let found = tokio::net::lookup_host((host, port)).await;
+    let mut found: Vec<SocketAddr> =
+        found.with_context(|| format!("{host:?} is not an address to listen on"))?.collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    TcpListener::bind(&*found).await.with_context(|| {
+        format!("could not listen on {host}:{port}; choose another port with {flag}")
+    })
+}
+
+/// The gates that Agones knows. Everything they stand for is on here.
+const GATES: &[&str] = &[
+    "AutopilotPassthroughPort",
+    "CountsAndLists",
+    "DisableResyncOnSDKServer",
+    "Example",
+    "FleetAutoscaleRequestMetaData",
+    "GKEAutopilotExtendedDurationPods",
+    "PlayerAllocationFilter",
+    "PlayerTracking",
+    "PortPolicyNone",
+    "PortRanges",
+    "ProcessorAllocator",
+    "RollingUpdateFix",
+    "ScheduledAutoscaler",
+    "SidecarContainers",
+    "WasmAutoscaler",
+];
+
+fn gates(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "true")))
+}
+
+fn is_off(text: &str, gate: &str) -> bool {
+    gates(text).any(|(name, value)| name == gate && value.eq_ignore_ascii_case("false"))
+}
+
+/// Says what of the gates has no effect.
+fn gates_said(text: &str) -> Vec<String> {
+    let said = |(name, value): (&str, &str)| match value.to_ascii_lowercase().as_str() {
+        _ if !GATES.contains(&name) => {
+            Some(format!("feature gate {name} is not known, and is ignored"))
+        }
+        "false" if name != "SidecarContainers" => {
+            Some(format!("feature gate {name} is off; what it stands for is on here all the same"))
+        }
+        "true" | "false" => None,
+        other => Some(format!("feature gate {name}: expected true or false, found {other:?}")),
+    };
+    gates(text).filter_map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_is_unknown_or_off_is_said() {
+        assert!(gates_said("CountsAndLists=true&PlayerTracking=true&").is_empty());
+        assert_eq!(gates_said("Teleport=true&CountsAndLists=false&PortRanges=maybe").len(), 3);
+        assert!(is_off("A=true&SidecarContainers=false", "SidecarContainers"));
+        assert!(!is_off("", "SidecarContainers"));
+    }
+}

@@ -1,0 +1,318 @@
+//! What is known of the game server, and what of it is not written yet: the middle between the transports that ask and
+//! the backend that stores.
+//!
+//! An object that was read or written is `stored`. Calls gather in `waiting`; a write takes all of it along as
+//! `in_flight` and lets go of it when it is stored. So nothing is lost when a write fails and nothing counts twice.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::agones::GameServer;
+use decide::gameserver::State;
+use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_util::sync::CancellationToken;
+
+use super::changes::{self, Changes, Wish};
+use super::conformance::Recorder;
+use super::health::Pulse;
+use super::message;
+use super::refusal::Refusal;
+use crate::proto::sdk;
+
+/// How long a call waits for the first sight of the game server. Clients give up after as long.
+const FIRST_SIGHT: Duration = Duration::from_secs(30);
+
+/// How many changes a reader of the watch may be behind before it misses some; it always gets the newest.
+const WATCH_BUFFER: usize = 64;
+
+/// When changes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// By a backend, which is woken up.
+    Behind,
+    /// At once and only here: there is no control plane.
+    Here,
+}
+
+/// Everything that calls and backends share.
+pub(super) struct Core {
+    shared: Mutex<Shared>,
+    views: broadcast::Sender<Arc<sdk::GameServer>>,
+    is_seen: watch::Sender<bool>,
+    has_called: watch::Sender<bool>,
+    wake: Notify,
+    writes: Writes,
+    pub(super) pulse: Pulse,
+    pub(super) recorder: Option<Recorder>,
+    pub(super) stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Shared {
+    stored: Option<GameServer>,
+    is_gone: bool,
+    in_flight: Changes,
+    waiting: Changes,
+    /// The end of a reservation that was made here, which the object knows only to the second.
+    reserved_until: Option<Instant>,
+    has_wished: bool,
+}
+
+/// A write that is to be made.
+pub(super) struct Write {
+    pub(super) before: GameServer,
+    pub(super) changes: Changes,
+}
+
+impl Core {
+    pub(super) fn new(writes: Writes, recorder: Option<Recorder>, stop: CancellationToken) -> Self {
+        Self {
+            shared: Mutex::default(),
+            views: broadcast::Sender::new(WATCH_BUFFER),
+            is_seen: watch::Sender::new(false),
+            has_called: watch::Sender::new(false),
+            wake: Notify::new(),
+            writes,
+            pulse: Pulse::new(),
+            recorder,
+            stop,
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the first sight of the game server.
+    pub(super) async fn seen(&self) {
+        let mut is_seen = self.is_seen.subscribe();
+        // The sender lives as long as `self`.
+        let _ = is_seen.wait_for(|is_seen| *is_seen).await;
+    }
+
+    /// Waits for the first call of the process.
+    pub(super) async fn called(&self) {
+        let _ = self.has_called.subscribe().wait_for(|has_called| *has_called).await;
+    }
+
+    /// Notes that the process spoke.
+    pub(super) fn note_call(&self) {
+        self.has_called.send_replace(true);
+    }
+
+    /// Notes that the process spoke, and waits until it can be answered.
+    pub(super) async fn attend(&self) -> Result<(), Refusal> {
+        self.note_call();
+        if tokio::time::timeout(FIRST_SIGHT, self.seen()).await.is_err() {
+            return Err(Refusal::Unavailable("the GameServer could not be read yet".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Gives the game server with every change so far, also those that are not written yet.
+    pub(super) fn current(&self) -> Result<GameServer, Refusal> {
+        let shared = self.shared();
+        let base = shared.base()?;
+        Ok(shared.waiting.onto(&base, Timestamp::now()))
+    }
+
+    /// Takes in a change: `ask` sees what will be stored once the write under way is done, and the changes after it.
+    pub(super) fn change<T>(
+        &self,
+        ask: impl FnOnce(&GameServer, &mut Changes) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut shared = self.shared();
+        let base = shared.base()?;
+        let answer = ask(&base, &mut shared.waiting)?;
+        if self.writes == Writes::Here {
+            let changes = std::mem::take(&mut shared.waiting);
+            let after = changes.onto(&base, Timestamp::now());
+            self.settle(&mut shared, &base, &changes, after);
+        }
+        self.wake.notify_one();
+        Ok(answer)
+    }
+
+    /// Takes in a wish for another state.
+    pub(super) fn wish(&self, wish: Wish) -> Result<(), Refusal> {
+        self.shared().has_wished = true;
+        self.change(|_, changes| {
+            changes.wish(wish);
+            Ok(())
+        })
+    }
+
+    /// Gives the wish that Ready is: a request where there is a controller.
+    pub(super) fn ready(&self) -> Wish {
+        Wish::Ready { is_request: self.writes == Writes::Behind }
+    }
+
+    /// Gives the game server as it is stored now, and then every change until the end.
+    pub(super) fn watch(
+        &self,
+    ) -> Result<impl Stream<Item = Arc<sdk::GameServer>> + Send + use<>, Refusal> {
+        let shared = self.shared();
+        let first = Arc::new(message::of(shared.stored()?));
+        let later = BroadcastStream::new(self.views.subscribe());
+        // A reader that fell behind goes on with the oldest change that is still kept.
+        let later = later.filter_map(|view| std::future::ready(view.ok()));
+        let all = futures::stream::once(std::future::ready(first)).chain(later);
+        Ok(all.take_until(self.stop.clone().cancelled_owned()))
+    }
+
+    /// Takes in an object that was read. An older one than the present one is passed over.
+    pub(super) fn observe(&self, server: GameServer) {
+        let mut shared = self.shared();
+        if shared.stored.as_ref().is_none_or(|stored| is_newer(&server, stored)) {
+            self.keep(&mut shared, server);
+        }
+    }
+
+    /// Takes in an object whatever its version is.
+    pub(super) fn replace(&self, server: GameServer) {
+        self.keep(&mut self.shared(), server);
+        self.wake.notify_one();
+    }
+
+    fn keep(&self, shared: &mut Shared, server: GameServer) {
+        if changes::state(&server) != State::Reserved {
+            shared.reserved_until = None;
+        }
+        // Without a reader there is nobody to tell.
+        let _ = self.views.send(Arc::new(message::of(&server)));
+        shared.stored = Some(server);
+        self.is_seen.send_replace(true);
+    }
+
+    /// Notes that the object is no longer there.
+    pub(super) fn observe_gone(&self) {
+        let mut shared = self.shared();
+        shared.is_gone = shared.stored.is_some();
+    }
+
+    /// Waits until there is something to write.
+    pub(super) async fn has_changes(&self) {
+        while !self.shared().has_changes() {
+            self.wake.notified().await;
+        }
+    }
+
+    /// Gives the write that is due: the one that was not finished, or all that waits.
+    pub(super) fn writing(&self) -> Option<Write> {
+        let mut shared = self.shared();
+        if !shared.has_changes() {
+            return None;
+        }
+        if shared.in_flight.is_empty() {
+            shared.in_flight = std::mem::take(&mut shared.waiting);
+        }
+        Some(Write { before: shared.stored.clone()?, changes: shared.in_flight.clone() })
+    }
+
+    /// Ends the write under way: `after` is what is stored now.
+    pub(super) fn written(&self, write: &Write, after: GameServer) {
+        let mut shared = self.shared();
+        shared.in_flight = Changes::default();
+        self.settle(&mut shared, &write.before, &write.changes, after);
+    }
+
+    /// Ends the write under way without success: it can never be made.
+    pub(super) fn drop_write(&self) {
+        self.shared().in_flight = Changes::default();
+    }
+
+    fn settle(&self, shared: &mut Shared, before: &GameServer, made: &Changes, after: GameServer) {
+        if after != *before {
+            self.keep(shared, after);
+        }
+        if let Some(Wish::Reserved(span)) = made.wish_for(before) {
+            shared.reserved_until = span.map(|span| Instant::now() + span);
+        }
+    }
+
+    /// Waits for the end of a reservation, and asks for Ready then. May be dropped and called again.
+    pub(super) async fn end_reservation(&self) {
+        let end = self.shared().reservation_end();
+        match end {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => std::future::pending().await,
+        }
+        // A game server that is gone needs no state.
+        let _ = self.change(|_, changes| {
+            changes.wish(self.ready());
+            Ok(())
+        });
+    }
+
+    /// Waits for the next change of anything.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Waits until the game server is on its way out, if its process ever set a state.
+    pub(super) async fn left(&self) {
+        let mut views = self.views.subscribe();
+        loop {
+            {
+                let shared = self.shared();
+                let is_leaving = shared.stored.as_ref().is_none_or(changes::is_leaving);
+                if !shared.has_wished || shared.is_gone || is_leaving {
+                    return;
+                }
+            }
+            // An error is a reader that fell behind, which looks again.
+            let _ = views.recv().await;
+        }
+    }
+}
+
+impl Shared {
+    fn stored(&self) -> Result<&GameServer, Refusal> {
+        let gone = || Refusal::NotFound("the GameServer is gone".to_owned());
+        self.stored.as_ref().filter(|_| !self.is_gone).ok_or_else(gone)
+    }
+
+    /// Gives what will be stored once the write under way is done.
+    fn base(&self) -> Result<GameServer, Refusal> {
+        Ok(self.in_flight.onto(self.stored()?, Timestamp::now()))
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.is_gone
+            && self.stored.is_some()
+            && !(self.in_flight.is_empty() && self.waiting.is_empty())
+    }
+
+    fn reservation_end(&self) -> Option<Instant> {
+        let stored =
+            self.stored().ok().filter(|stored| changes::state(stored) == State::Reserved)?;
+        let has_wish =
+            [&self.in_flight, &self.waiting].iter().any(|c| c.wish_for(stored).is_some());
+        if has_wish {
+            return None;
+        }
+        // Without one of our own, the object says it: this process was started anew.
+        self.reserved_until.or_else(|| {
+            let until = stored.status.as_ref()?.reserved_until.as_ref()?.0;
+            let left = until.duration_since(Timestamp::now());
+            Some(Instant::now() + Duration::try_from(left).unwrap_or_default())
+        })
+    }
+}
+
+/// Whether an object is a newer version of another. Versions are numbers that grow; where they are not, the later read counts.
+fn is_newer(seen: &GameServer, than: &GameServer) -> bool {
+    let version =
+        |server: &GameServer| server.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    // A game server of the same name that was made later is somebody else's.
+    let is_other = than.metadata.uid.is_some() && seen.metadata.uid != than.metadata.uid;
+    match (version(seen), version(than)) {
+        _ if is_other => false,
+        (Some(seen), Some(than)) => seen > than,
+        _ => true,
+    }
+}
