@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod allocator;
+mod sdk;
