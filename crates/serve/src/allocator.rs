@@ -11,9 +11,13 @@
 //! parallel. Two allocators never give out the same Ready server, since the API takes only one of two writes on one version.
 
 mod books;
+mod clusters;
+pub mod doors;
 mod events;
 mod gate;
 pub mod kubernetes;
+mod messages;
+mod serve;
 mod server;
 mod watch;
 mod write;
@@ -30,6 +34,7 @@ use books::{Books, Claim, Flown, Landing, Verdict};
 use events::Events;
 pub use gate::Bounds;
 use gate::Gate;
+pub use serve::{Door, Doors, ServeError, aggregated, serve};
 use server::Server;
 use write::{Sent, Write};
 
@@ -65,6 +70,17 @@ pub enum Refusal {
     /// The API refused the write, or did not answer.
     #[error("could not write to a game server")]
     Write(#[source] Arc<kube::Error>),
+    /// Other clusters were asked for, and nothing says which.
+    #[error("no multi-cluster allocation policy is specified for namespace `{0}`")]
+    NoPolicy(Arc<str>),
+    /// Another cluster did not give a server.
+    #[error("{endpoint}: {}", status.message())]
+    Remote {
+        /// Who was asked last.
+        endpoint: String,
+        /// What it said.
+        status: Box<tonic::Status>,
+    },
 }
 
 /// Gives out game servers, for as long as one clone of it is there.
@@ -80,6 +96,7 @@ struct Shared {
     books: Mutex<Books>,
     gate: Gate,
     events: Events,
+    channels: clusters::Channels,
 }
 
 /// What runs behind the allocator.
@@ -101,6 +118,7 @@ impl Allocator {
             client,
             settings,
             events,
+            channels: clusters::Channels::default(),
         });
         let (complete, mut is_complete) = tokio::sync::watch::channel(false);
         let tasks = Tasks(vec![
@@ -116,6 +134,18 @@ impl Allocator {
     /// Gives a game server to an allocation that was admitted. Who stops waiting before the write costs nothing; a write
     /// that was sent is finished.
     pub async fn allocate(
+        &self,
+        allocation: &GameServerAllocation,
+    ) -> Result<GameServerAllocationStatus, Refusal> {
+        if allocation.spec.multi_cluster_setting.enabled {
+            clusters::allocate(self, allocation).await
+        } else {
+            self.allocate_here(allocation).await
+        }
+    }
+
+    /// Gives a game server of this cluster.
+    async fn allocate_here(
         &self,
         allocation: &GameServerAllocation,
     ) -> Result<GameServerAllocationStatus, Refusal> {

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod allocator;
+pub mod listen;
 pub mod proto;
 pub mod sdk;
 pub mod tls;

@@ -1,168 +1,263 @@
-//! How do servers of ours prove who they are? By a certificate that is read again when its file changes.
+//! Who are we, and who may call?
+//!
+//! A server shows a certificate and may ask callers for theirs. Both come from files, or from the API, and may change while
+//! we run: they are read again every few seconds, and connections made from then on use what is new. What cannot be used is
+//! logged and passed over, so that a half-written secret does not end the service.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
-use rustls::ServerConfig;
+use futures::future::BoxFuture;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::sync::watch;
 
-/// How often the files are looked at. Kubernetes takes longer than that to bring a changed Secret to its pods.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The longest that a handshake may take.
-const SHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How often to look whether something has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Why there is no certificate.
+/// What is wrong with certificates or keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read.
-    #[error("could not read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// A file does not hold what it should.
-    #[error("{} does not hold {expected} as PEM", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What was expected.
-        expected: &'static str,
-    },
-    /// The key is not that of the certificate, or of no kind we know.
-    #[error("the key does not fit the certificate")]
-    Key(#[source] rustls::Error),
-    /// The settings make no sense together.
-    #[error("TLS cannot be set up")]
-    Setup(#[source] rustls::Error),
+    /// A file could not be read.
+    #[error("could not read {path}")]
+    File { path: String, source: std::io::Error },
+    /// It is not PEM, or not what was expected there.
+    #[error("{what}: expected PEM with {expected}")]
+    Pem { what: &'static str, expected: &'static str },
+    /// There is no authority to check callers with.
+    #[error("no certificate (.crt or .pem) of an authority for callers in {0}")]
+    NoAuthority(String),
+    /// TLS would not take it.
+    #[error("could not set up TLS")]
+    Rustls(#[from] rustls::Error),
+    /// Callers' certificates could not be checked.
+    #[error("could not use the authority for callers")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+    /// The API did not give what it should.
+    #[error("could not learn who may call: {0}")]
+    Api(String),
 }
 
-/// A certificate and its key, in two files.
-#[derive(Debug)]
-pub struct Certificate {
-    cert: PathBuf,
-    key: PathBuf,
-    current: RwLock<(Vec<u8>, Arc<CertifiedKey>)>,
+/// Where certificates are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The certificate to show, with its chain, as PEM.
+    pub certificate: PathBuf,
+    /// Its key, as PEM.
+    pub key: PathBuf,
+    /// The authorities of callers: a file, or a directory whose `.crt` and `.pem` files count. Without it, anyone may call.
+    pub callers: Option<PathBuf>,
 }
 
-impl Certificate {
-    /// Reads `tls.crt` and `tls.key` of a folder, as a Secret is mounted.
-    pub fn in_folder(folder: &Path) -> Result<Arc<Self>, TlsError> {
-        Self::open(folder.join("tls.crt"), folder.join("tls.key"))
+impl Files {
+    /// Names `tls.crt` and `tls.key` of a folder, as a Secret is mounted; anyone may call.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), callers: None }
+    }
+}
+
+/// What TLS is set up from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Material {
+    /// The certificate to show, with its chain, as PEM.
+    pub certificate: Vec<u8>,
+    /// Its key, as PEM.
+    pub key: Vec<u8>,
+    /// The authorities of callers, as PEM. Without them, anyone may call.
+    pub callers: Option<Vec<u8>>,
+    /// The common names that callers may have; any, if there are none here.
+    pub names: Vec<String>,
+}
+
+/// Gives the material as it is now.
+pub type Source = Arc<dyn Fn() -> BoxFuture<'static, Result<Material, TlsError>> + Send + Sync>;
+
+/// TLS as it is set up now.
+#[derive(Clone)]
+pub struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    names: Arc<[String]>,
+}
+
+/// TLS that follows its source for as long as this is there.
+#[derive(Clone)]
+pub struct Certificates {
+    now: watch::Receiver<Tls>,
+    _following: Arc<Following>,
+}
+
+struct Following(tokio::task::JoinHandle<()>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Certificates {
+    /// Reads files, and follows them.
+    pub async fn of_files(files: Files) -> Result<Self, TlsError> {
+        let source: Source = Arc::new(move || {
+            let read = read(&files);
+            Box::pin(std::future::ready(read))
+        });
+        Self::follow(source).await
     }
 
-    /// Reads a certificate and its key.
-    pub fn open(cert: PathBuf, key: PathBuf) -> Result<Arc<Self>, TlsError> {
-        let current = RwLock::new(load(&cert, &key)?);
-        Ok(Arc::new(Self { cert, key, current }))
+    /// Sets TLS up from what a source gives, and follows it.
+    pub async fn follow(source: Source) -> Result<Self, TlsError> {
+        let material = source().await?;
+        let (changed, now) = watch::channel(Tls::new(&material)?);
+        let following = tokio::spawn(look_again(source, material, changed));
+        Ok(Self { now, _following: Arc::new(Following(following)) })
     }
 
-    /// Reads the files again when they changed. A certificate that cannot be used leaves the present one in place.
-    pub fn refresh(&self) -> Result<bool, TlsError> {
-        let loaded = load(&self.cert, &self.key)?;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let is_new = current.0 != loaded.0;
-        *current = loaded;
-        Ok(is_new)
+    /// Gives TLS for a connection that is made now.
+    pub fn now(&self) -> Tls {
+        self.now.borrow().clone()
     }
+}
 
-    /// Looks at the files again and again, for as long as it is polled.
-    pub async fn keep_fresh(&self) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            match self.refresh() {
-                Ok(true) => {
-                    tracing::info!(file = %self.cert.display(), "took up a new certificate")
-                }
-                Ok(false) => {}
-                Err(err) => {
-                    tracing::warn!(
-                        error = &err as &dyn std::error::Error,
-                        "kept the certificate as it was"
-                    );
-                }
+async fn look_again(source: Source, mut material: Material, changed: watch::Sender<Tls>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let fresh = match source().await {
+            Ok(fresh) if fresh == material => continue,
+            Ok(fresh) => fresh,
+            Err(err) => {
+                tracing::debug!(
+                    error = &err as &dyn std::error::Error,
+                    "certificates cannot be read now"
+                );
+                continue;
+            }
+        };
+        match Tls::new(&fresh) {
+            Ok(tls) => {
+                tracing::info!("certificates have changed");
+                changed.send_replace(tls);
+            }
+            Err(err) => {
+                tracing::warn!(
+                    error = &err as &dyn std::error::Error,
+                    "certificates have changed and cannot be used; the old ones stay"
+                );
             }
         }
+        material = fresh;
     }
 }
 
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(&current.1))
-    }
-}
-
-/// Reads both files, and gives their bytes to compare by.
-fn load(cert: &Path, key: &Path) -> Result<(Vec<u8>, Arc<CertifiedKey>), TlsError> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| TlsError::Read { path: path.to_owned(), source })
-    };
-    let pem = |path: &Path, expected| TlsError::Pem { path: path.to_owned(), expected };
-    let (mut bytes, key_bytes) = (read(cert)?, read(key)?);
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
-        .collect::<Result<_, _>>()
-        .map_err(|_| pem(cert, "certificates"))?;
-    if chain.is_empty() {
-        return Err(pem(cert, "a certificate"));
-    }
-    let private = PrivateKeyDer::from_pem_slice(&key_bytes).map_err(|_| pem(key, "a key"))?;
-    let provider = rustls::crypto::ring::default_provider();
-    let certified = CertifiedKey::from_der(chain, private, &provider).map_err(TlsError::Key)?;
-    bytes.extend(key_bytes);
-    Ok((bytes, Arc::new(certified)))
-}
-
-/// Lets anyone in who speaks TLS.
-pub fn settings(certificate: &Arc<Certificate>) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(TlsError::Setup)?;
-    let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(certificate) as _;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// Serves HTTP/1.1 and HTTP/2 on a port for as long as it is polled; connections end with it.
-pub async fn serve(listener: TcpListener, settings: ServerConfig, app: Router) {
-    let acceptor = TlsAcceptor::from(Arc::new(settings));
-    let mut connections = tokio::task::JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
-        };
-        let Ok((socket, _)) = accepted else {
-            // Out of file descriptors, most likely: others have to end first.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let (acceptor, app) = (acceptor.clone(), app.clone());
-        connections.spawn(async move {
-            let shaken = tokio::time::timeout(SHAKE_WITHIN, acceptor.accept(socket)).await;
-            let Ok(Ok(socket)) = shaken else { return };
-            let service = TowerToHyperService::new(app);
-            let served = Builder::new(TokioExecutor::new())
-                .serve_connection(TokioIo::new(socket), service)
-                .await;
-            if let Err(err) = served {
-                tracing::debug!(error = &*err as &dyn std::error::Error, "a connection ended");
+impl Tls {
+    fn new(material: &Material) -> Result<Self, TlsError> {
+        let chain = certificates(&material.certificate, "the server's certificate")?;
+        let expected = TlsError::Pem { what: "the server's key", expected: "a private key" };
+        let key = PrivateKeyDer::from_pem_slice(&material.key).map_err(|_| expected)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let builder = match &material.callers {
+            None => builder.with_no_client_auth(),
+            Some(callers) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(callers, "the authority for callers")? {
+                    roots.add(authority)?;
+                }
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build()?)
             }
-        });
+        };
+        let mut config = builder.with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), names: material.names.clone().into() })
+    }
+
+    /// Whether who shows these certificates may call; that an authority vouches for them was checked before.
+    pub(crate) fn admits(&self, shown: Option<&[CertificateDer<'_>]>) -> bool {
+        if self.names.is_empty() {
+            return true;
+        }
+        let name = shown.and_then(|shown| shown.first()).and_then(common_name);
+        name.is_some_and(|name| self.names.contains(&name))
+    }
+}
+
+fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.ok().filter(|all| !all.is_empty());
+    all.ok_or(TlsError::Pem { what, expected: "a certificate" })
+}
+
+/// Reads the common name of whom a certificate is about.
+fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    /// The object identifier 2.5.4.3 as DER has it.
+    const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
+    let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+    let subject = certificate.subject();
+    let at = subject.windows(COMMON_NAME.len()).position(|bytes| bytes == COMMON_NAME)?;
+    // A string follows: what kind, how long (names are shorter than 128 bytes), and its bytes.
+    let [_kind, length, rest @ ..] = &subject[at + COMMON_NAME.len()..] else { return None };
+    let text = rest.get(..usize::from(*length)).filter(|_| *length < 128)?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// Reads all files of a server.
+pub fn read(files: &Files) -> Result<Material, TlsError> {
+    Ok(Material {
+        certificate: read_file(&files.certificate)?,
+        key: read_file(&files.key)?,
+        callers: files.callers.as_deref().map(read_authorities).transpose()?,
+        names: Vec::new(),
+    })
+}
+
+fn read_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
+    if !path.is_dir() {
+        return read_file(path);
+    }
+    let failed = |source| TlsError::File { path: path.display().to_string(), source };
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .and_then(|entries| entries.map(|entry| entry.map(|e| e.path())).collect())
+        .map_err(failed)?;
+    files.retain(|file| file.extension().is_some_and(|e| e == "crt" || e == "pem"));
+    files.sort();
+    if files.is_empty() {
+        return Err(TlsError::NoAuthority(path.display().to_string()));
+    }
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(read_file(&file)?);
+        all.push(b'\n');
+    }
+    Ok(all)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path)
+        .map_err(|source| TlsError::File { path: path.display().to_string(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn named(name: &str) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::OrganizationName, "someone");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+    }
+
+    #[test]
+    fn callers_are_known_by_their_common_name() {
+        assert_eq!(common_name(&named("front-proxy")).as_deref(), Some("front-proxy"));
+        assert_eq!(common_name(&CertificateDer::from(vec![0x30, 0x03])), None);
     }
 }

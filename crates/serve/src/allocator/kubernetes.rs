@@ -168,6 +168,7 @@ impl From<Refusal> for Failure {
                 .for_each(|d| d.extend(more.as_object().cloned().unwrap_or_default()));
             details
         };
+        let internal = StatusCode::INTERNAL_SERVER_ERROR;
         let message = refusal.to_string();
         match refusal {
             Refusal::Invalid(problems) => {
@@ -186,11 +187,11 @@ impl From<Refusal> for Failure {
             },
             Refusal::Write(err) => Self {
                 details: details(json!({})),
-                ..Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "InternalError",
-                    format!("{message}: {err}"),
-                )
+                ..Self::new(internal, "InternalError", format!("{message}: {err}"))
+            },
+            Refusal::NoPolicy(_) | Refusal::Remote { .. } => Self {
+                details: details(json!({})),
+                ..Self::new(internal, "InternalError", message)
             },
         }
     }

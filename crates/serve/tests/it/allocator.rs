@@ -1,6 +1,9 @@
 //! The allocator through all its doors.
 
+mod certificates;
 mod choosing;
+mod clusters;
+mod doors;
 mod kubernetes;
 mod trouble;
 mod world;
