@@ -3,4 +3,5 @@
 pub mod conformance;
 pub mod kube;
 pub mod process;
+pub mod python;
 pub mod run;

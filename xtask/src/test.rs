@@ -4,7 +4,7 @@ use std::process::Command;
 
 use xtask::conformance;
 use xtask::kube::{Binaries, Cluster, Options, Program};
-use xtask::run;
+use xtask::{python, run};
 
 /// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
 pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
@@ -22,6 +22,7 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
         command.env(KUBECONFIG, &cluster.kubeconfig);
     }
     command.env("PLIMSOLL_TEST_KUBECTL", binaries.path(Program::Kubectl));
+    command.env("PLIMSOLL_TEST_PYTHON", python::interpreter()?);
     if let Some(filter) = filter {
         command.args(["--", filter]);
     }

@@ -17,6 +17,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Up(Up),
+    Allocate(Allocate),
     Evaluate(Evaluate),
     SdkServer(SdkServer),
 }
@@ -42,6 +43,41 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+}
+
+/// Get a game server of a fleet: one that is Ready becomes Allocated, and its address is printed
+///
+/// The request goes through the Kubernetes API, as any other client's. Ends with code 1 when there are not as many.
+#[derive(Parser)]
+pub(crate) struct Allocate {
+    /// The fleet
+    pub(crate) fleet: String,
+    /// How many game servers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) count: usize,
+    /// Labels that the game server must have, as KEY=VALUE,…
+    #[arg(short = 'l', long, value_name = "LABELS", value_parser = labels)]
+    pub(crate) selector: Option<Vec<(String, String)>>,
+    /// The namespace of the fleet [default: the kubeconfig's]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// How to reach the API [default: $KUBECONFIG, else that of `plimsoll up`, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// How to print the answers
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Output,
+}
+
+/// Reads labels as `KEY=VALUE,…`.
+fn labels(text: &str) -> Result<Vec<(String, String)>, String> {
+    let label = |pair: &str| match pair.split_once('=') {
+        Some((key, value)) => {
+            Ok((key.trim().to_owned(), value.trim_matches([' ', '=']).to_owned()))
+        }
+        None => Err(format!("expected KEY=VALUE, found `{pair}`")),
+    };
+    text.split(',').map(label).collect()
 }
 
 /// Decide offline: read objects from files, print what would be decided about them, and why

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod allocate;
 pub(crate) mod evaluate;
 pub(crate) mod sdk_server;
 pub(crate) mod up;

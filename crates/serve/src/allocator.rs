@@ -177,6 +177,11 @@ impl Allocator {
         }
     }
 
+    /// Counts the servers that nobody has, as far as this allocator knows. It looks at every one.
+    pub fn ready_servers(&self) -> usize {
+        self.shared.books().ready_servers()
+    }
+
     /// Gives the server that an allocation would get now, as it is now, and changes nothing.
     pub fn preview(&self, allocation: &GameServerAllocation) -> GameServerAllocationStatus {
         let request: Request = allocation.view(fastrand::u64(..));

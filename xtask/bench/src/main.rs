@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
 
+mod allocate;
 mod decide_fleet;
 mod decide_metrics;
 mod decide_nodes;
@@ -25,6 +26,8 @@ struct Args {
 /// One file per bench: a variant here, and a function that gives a report.
 #[derive(Subcommand)]
 enum Bench {
+    /// Allocations next to plain updates, embedded and on the real API server
+    Allocate(allocate::Options),
     /// The embedded engine next to the real kube-apiserver with etcd
     Engine {
         /// How many pods to list and to hold in memory
@@ -52,6 +55,7 @@ enum Bench {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
+        Bench::Allocate(options) => allocate::run(options)?,
         Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
         Bench::Fleet => decide_fleet::run(),
         Bench::Metrics => decide_metrics::run(),

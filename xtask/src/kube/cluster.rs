@@ -170,6 +170,9 @@ impl Cluster {
             ("--service-account-key-file", "service-account.pub"),
             ("--service-account-signing-key-file", "service-account.key"),
             ("--token-auth-file", "tokens.csv"),
+            ("--requestheader-client-ca-file", "proxy-ca.crt"),
+            ("--proxy-client-cert-file", "proxy.crt"),
+            ("--proxy-client-key-file", "proxy.key"),
         ] {
             command.arg(flag).arg(self.folder.join(file));
         }
@@ -182,6 +185,11 @@ impl Cluster {
             "--authorization-mode=RBAC",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--disable-admission-plugins=ServiceAccount",
+            // How an aggregated API knows that a request comes from here, and whose it is.
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         ]);
         self.spawn("kube-apiserver", &command)?;
         self.wait_until_ready("kube-apiserver")

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use anyhow::Context;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 
-/// Writes `ca.crt`, `server.crt`, `server.key`, `service-account.key` and `service-account.pub` into a folder.
+/// Writes `ca.crt`, `server.crt`, `server.key`, `proxy-ca.crt`, `proxy.crt`, `proxy.key`, `service-account.key` and
+/// `service-account.pub` into a folder.
 pub(super) fn write(folder: &Path) -> anyhow::Result<()> {
     let save = |name: &str, text: String| {
         std::fs::write(folder.join(name), text).with_context(|| format!("could not write {name}"))
     };
-    let authority_key = KeyPair::generate()?;
-    let mut authority = CertificateParams::new(Vec::<String>::new())?;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(DnType::CommonName, "plimsoll test cluster");
+    let (authority, authority_key) = authority("plimsoll test cluster")?;
     save("ca.crt", authority.self_signed(&authority_key)?.pem())?;
 
     let names =
@@ -25,7 +25,26 @@ pub(super) fn write(folder: &Path) -> anyhow::Result<()> {
         server.signed_by(&server_key, &Issuer::from_params(&authority, &authority_key))?.pem(),
     )?;
     save("server.key", server_key.serialize_pem())?;
+
+    // What the API server shows to aggregated APIs.
+    let (proxies, proxies_key) = self::authority("plimsoll test front proxies")?;
+    save("proxy-ca.crt", proxies.self_signed(&proxies_key)?.pem())?;
+    let proxy_key = KeyPair::generate()?;
+    let mut proxy = CertificateParams::new(Vec::<String>::new())?;
+    proxy.distinguished_name.push(DnType::CommonName, "front-proxy");
+    proxy.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let proxies = Issuer::from_params(&proxies, &proxies_key);
+    save("proxy.crt", proxy.signed_by(&proxy_key, &proxies)?.pem())?;
+    save("proxy.key", proxy_key.serialize_pem())?;
+
     let account_key = KeyPair::generate()?;
     save("service-account.key", account_key.serialize_pem())?;
     save("service-account.pub", account_key.public_key_pem())
+}
+
+fn authority(name: &str) -> anyhow::Result<(CertificateParams, KeyPair)> {
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, name);
+    Ok((params, KeyPair::generate()?))
 }

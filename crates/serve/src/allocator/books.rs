@@ -190,6 +190,12 @@ impl Books {
         Some(Arc::clone(&entry.server))
     }
 
+    /// Counts the servers that nobody has.
+    pub(super) fn ready_servers(&self) -> usize {
+        let is_ready = |e: &&Entry| e.flight.is_none() && e.server.status.state == "Ready";
+        self.servers.values().filter(is_ready).count()
+    }
+
     /// Whether more is known of a server than this.
     pub(super) fn knows_newer(&self, server: &Server) -> bool {
         let known = self.servers.get(&key(server.namespace(), server.name()));

@@ -149,7 +149,6 @@ fn remote(endpoint: &str, status: Status) -> Refusal {
 
 impl Channels {
     /// Gives the connection to an endpoint, which is made when it is first used and kept for as long as nothing changes.
-    #[expect(clippy::result_large_err, reason = "it is what gRPC has")]
     fn get(
         &self,
         endpoint: &str,
@@ -174,7 +173,6 @@ impl Channels {
     }
 }
 
-#[expect(clippy::result_large_err, reason = "it is what gRPC has")]
 fn connect(endpoint: &str, info: &ConnectionInfo, secret: &Secret) -> Result<Channel, Status> {
     let empty = BTreeMap::new();
     let data = secret.data.as_ref().unwrap_or(&empty);

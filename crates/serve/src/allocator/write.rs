@@ -93,13 +93,22 @@ impl Write {
         within(api.patch(base.name(), &params, &patch)).await
     }
 
-    /// Asks whether the version has moved on by our own hand.
+    /// Asks whether the version has moved on by our own hand. Where another allocation came after, nobody can tell.
     async fn find_out(&self, api: &Api<Server>, base: &Server) -> Result<Sent, kube::Error> {
         let Some(server) = look(api, base.name()).await? else { return Ok(Sent::Gone) };
-        let annotations = server.metadata.annotations.as_ref();
-        let is_ours = annotations.and_then(|a| a.get(LAST_ALLOCATED)) == Some(&self.at);
-        Ok(if is_ours { Sent::Written(server) } else { Sent::Conflict(Some(server)) })
+        match last_allocated(&server) {
+            Some(at) if at == self.at => Ok(Sent::Written(server)),
+            at if at == last_allocated(base) => Ok(Sent::Conflict(Some(server))),
+            Some(_) | None => {
+                let why = "the connection broke, and another allocation came after: this one may have happened";
+                Ok(Sent::Failed(kube::Error::Service(why.into())))
+            }
+        }
     }
+}
+
+fn last_allocated(server: &Server) -> Option<&str> {
+    server.metadata.annotations.as_ref()?.get(LAST_ALLOCATED).map(String::as_str)
 }
 
 /// Reads a server; `None` if there is none.

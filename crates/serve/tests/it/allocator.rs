@@ -1,10 +1,13 @@
 //! The allocator through all its doors.
 
 mod certificates;
+mod chaos;
 mod choosing;
 mod clusters;
 mod doors;
 mod kubernetes;
+mod published;
+mod real;
 mod trouble;
 mod world;
 

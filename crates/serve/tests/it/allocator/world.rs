@@ -113,9 +113,10 @@ pub(crate) type Hook =
     Arc<dyn Fn(Passing) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 pub(crate) async fn create(client: &Client, namespace: &str, name: &str, more: Value) {
+    let kind = if more["lists"].is_object() { "shared" } else { "alone" };
     let mut server = json!({
         "apiVersion": "agones.dev/v1", "kind": "GameServer",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"agones.dev/fleet": "f"}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {"agones.dev/fleet": "f", "kind": kind}},
         "spec": {"template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}}},
         "status": {"state": "Ready", "address": "10.0.0.1", "nodeName": "n1", "ports": [{"name": "game", "port": 7000}],
                    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},

@@ -1,0 +1,73 @@
+//! A namespace of its own on the real API server, where there is one.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+
+/// A namespace on a real API server that knows our kinds.
+pub(crate) struct Real {
+    pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) namespace: String,
+}
+
+impl Real {
+    /// Makes a namespace; `None`, with a line that says so, where there is no real API server.
+    pub(crate) async fn new() -> Option<Self> {
+        let kubeconfig = from_env("PLIMSOLL_TEST_KUBECONFIG")?;
+        let client = super::chaos::connect(&kubeconfig).await;
+        install(&client).await;
+        let namespace = format!("allocation-{:08x}", fastrand::u32(..));
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let mut object = Namespace::default();
+        object.metadata.name = Some(namespace.clone());
+        namespaces.create(&PostParams::default(), &object).await.unwrap();
+        Some(Self { client, kubeconfig, namespace })
+    }
+
+    pub(crate) async fn clean_up(self) {
+        let namespaces: Api<Namespace> = Api::all(self.client);
+        let _ = namespaces.delete(&self.namespace, &DeleteParams::default()).await;
+    }
+}
+
+/// Reads what `cargo xtask test` sets; a test that goes without is skipped, but not on CI.
+pub(crate) fn from_env(name: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(name).map(PathBuf::from);
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {name} is not set");
+        eprintln!("skipped: {name} is not set; `cargo xtask test` sets it");
+    }
+    found
+}
+
+/// Installs the kinds that allocations need.
+async fn install(client: &Client) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    let resource = ApiResource::erase::<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    >(&());
+    let crds: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    for name in ["gameservers.agones.dev", "gameserverallocationpolicies.multicluster.agones.dev"] {
+        let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
+        let crd: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        let params = PatchParams::apply("plimsoll-test").force();
+        crds.patch(name, &params, &Patch::Apply(&crd)).await.unwrap();
+        let established = async {
+            loop {
+                let crd = crds.get(name).await.unwrap();
+                let conditions = crd.data["status"]["conditions"].as_array().cloned();
+                let is_it =
+                    |c: &serde_json::Value| c["type"] == "Established" && c["status"] == "True";
+                if conditions.unwrap_or_default().iter().any(is_it) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), established).await.unwrap();
+    }
+}

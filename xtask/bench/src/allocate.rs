@@ -1,0 +1,198 @@
+//! `cargo xtask bench allocate`: allocations, next to plain updates of the same objects on the same server.
+//!
+//! Runs alternate: an allocated run takes Ready servers, and the bare run after it updates those same servers back to
+//! Ready, one write each. So both write the same objects as often, and nothing is refilled during a run.
+
+mod ask;
+mod place;
+
+use std::time::{Duration, Instant};
+
+use crate::report::Report;
+use ask::{Asker, Door};
+use place::{Place, Where};
+
+/// How many ask at once.
+const CLIENTS: [usize; 4] = [1, 8, 32, 128];
+
+/// What is measured, and how often.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Measure only this one
+    #[arg(long, value_enum)]
+    on: Option<Where>,
+    /// Ask only through this door
+    #[arg(long, value_enum)]
+    door: Option<Door>,
+    /// How many allocated runs, and as many bare ones, for each figure
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// How many allocations a run of 128 clients has; fewer clients have fewer [default: 16000 embedded, 1500 real]
+    #[arg(long)]
+    size: Option<usize>,
+}
+
+/// What one kind of run showed, over all its repetitions.
+#[derive(Default)]
+struct Figures {
+    rates: Vec<f64>,
+    times: Vec<Duration>,
+}
+
+pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let columns = [
+        "on",
+        "door",
+        "clients",
+        "allocations/s",
+        "spread",
+        "p50",
+        "p95",
+        "p99",
+        "bare updates/s",
+        "spread",
+        "p50",
+        "ratio",
+    ];
+    let mut report = Report::new("Allocations next to plain updates", &columns);
+    for place in [Where::Embedded, Where::Real] {
+        if options.on.is_none_or(|on| on == place) {
+            runtime.block_on(measure(place, options, &mut report))?;
+        }
+    }
+    report.note(format!(
+        "Median of {} runs each, allocated and bare in turn, with the slowest and the fastest; latencies in ms over all runs. A bare update is a \
+         PUT of the same game server with its version, by as many clients. Embedded: durable, engine, allocator, its watch and all clients in \
+         one process on two cores; its bare updates come without a socket. Real: kube-apiserver with etcd beside it; each client of bare updates has \
+         its own connection. gRPC and REST: plain text on loopback, one connection for each client.",
+        options.runs
+    ));
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow::Result<()> {
+    let most = options.size.unwrap_or(place.usual_size());
+    let place = Place::open(place, most).await?;
+    for door in [Door::Process, Door::Grpc, Door::Rest] {
+        if options.door.is_some_and(|only| only != door) {
+            continue;
+        }
+        for clients in CLIENTS {
+            let size = most * clients.min(64) / 64 / 2 + most / 16;
+            let size = if clients == 128 { most } else { size.min(most) };
+            let (allocated, bare) = pairs(&place, door, clients, size, options.runs).await?;
+            row(report, &place, door, clients, &allocated, &bare);
+        }
+    }
+    place.close()
+}
+
+/// Measures allocated and bare runs in turn.
+async fn pairs(
+    place: &Place,
+    door: Door,
+    clients: usize,
+    size: usize,
+    runs: usize,
+) -> anyhow::Result<(Figures, Figures)> {
+    let (mut allocated, mut bare) = (Figures::default(), Figures::default());
+    let mut askers = Vec::new();
+    for _ in 0..clients {
+        askers.push(place.asker(door).await?);
+    }
+    // One pair before, for what is done only once.
+    for round in 0..=runs {
+        let is_counted = round > 0;
+        let size = if is_counted { size } else { size.min(200) };
+        let (rate, times, returned) = timed(askers, size, Asker::ask).await?;
+        askers = returned;
+        if is_counted {
+            allocated.rates.push(rate);
+            allocated.times.extend(times);
+        }
+        let (rate, times) = place.update_back(clients, size).await?;
+        if is_counted {
+            bare.rates.push(rate);
+            bare.times.extend(times);
+        }
+    }
+    Ok((allocated, bare))
+}
+
+/// Lets every worker do its share of `size` jobs; gives jobs per second and how long each took.
+async fn timed<W, F>(
+    workers: Vec<W>,
+    size: usize,
+    work: fn(W) -> F,
+) -> anyhow::Result<(f64, Vec<Duration>, Vec<W>)>
+where
+    W: Send + 'static,
+    F: Future<Output = anyhow::Result<W>> + Send + 'static,
+{
+    let count = workers.len();
+    let started = Instant::now();
+    let tasks = workers.into_iter().enumerate().map(|(index, mut worker)| {
+        let share = size / count + usize::from(index < size % count);
+        tokio::spawn(async move {
+            let mut times = Vec::with_capacity(share);
+            for _ in 0..share {
+                let asked = Instant::now();
+                worker = work(worker).await?;
+                times.push(asked.elapsed());
+            }
+            anyhow::Ok((worker, times))
+        })
+    });
+    let (mut times, mut returned) = (Vec::new(), Vec::new());
+    for task in tasks.collect::<Vec<_>>() {
+        let (worker, of_worker) = task.await??;
+        returned.push(worker);
+        times.extend(of_worker);
+    }
+    Ok((size as f64 / started.elapsed().as_secs_f64(), times, returned))
+}
+
+fn row(report: &mut Report, place: &Place, door: Door, clients: usize, a: &Figures, b: &Figures) {
+    let spread = |f: &Figures| format!("{:.0} to {:.0}", f.slowest(), f.fastest());
+    report.row(&[
+        place.name(),
+        door.name(),
+        &clients.to_string(),
+        &format!("{:.0}", a.median()),
+        &spread(a),
+        &format!("{:.2}", a.percentile(50)),
+        &format!("{:.2}", a.percentile(95)),
+        &format!("{:.2}", a.percentile(99)),
+        &format!("{:.0}", b.median()),
+        &spread(b),
+        &format!("{:.2}", b.percentile(50)),
+        &format!("{:.2}", a.median() / b.median()),
+    ]);
+}
+
+impl Figures {
+    fn median(&self) -> f64 {
+        let mut rates = self.rates.clone();
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    }
+
+    fn slowest(&self) -> f64 {
+        self.rates.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn fastest(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Gives a time in milliseconds that so many of a hundred are below.
+    fn percentile(&self, share: usize) -> f64 {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        let at = (times.len() * share / 100).min(times.len().saturating_sub(1));
+        times.get(at).map_or(0.0, |t| t.as_secs_f64() * 1000.0)
+    }
+}

@@ -1,0 +1,243 @@
+//! Where the game servers are: on the embedded engine, or on the real API server.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use serve::allocator::{Allocator, Settings, doors};
+use serve::listen;
+use tokio::net::TcpListener;
+use xtask::kube::{Binaries, Cluster, Options, Program};
+
+use super::ask::{Asker, Door};
+use super::timed;
+
+/// Which API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Where {
+    Embedded,
+    Real,
+}
+
+impl Where {
+    pub(super) fn usual_size(self) -> usize {
+        match self {
+            Self::Embedded => 16_000,
+            Self::Real => 1_500,
+        }
+    }
+}
+
+/// A server with game servers on it, and an allocator beside it.
+pub(super) struct Place {
+    which: Where,
+    backing: Backing,
+    allocator: Allocator,
+    port: u16,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+enum Backing {
+    Embedded(Box<engine::Engine>, PathBuf),
+    Real(Box<Cluster>),
+}
+
+impl Backing {
+    async fn client(&self) -> anyhow::Result<Client> {
+        match self {
+            Self::Embedded(engine, _) => Ok(engine.client()),
+            Self::Real(cluster) => {
+                let kubeconfig = Kubeconfig::read_from(&cluster.kubeconfig)?;
+                let options = KubeConfigOptions::default();
+                let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+                Ok(Client::try_from(config)?)
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Starts everything, with as many Ready servers as the largest run takes.
+    pub(super) async fn open(which: Where, most: usize) -> anyhow::Result<Self> {
+        let backing = match which {
+            Where::Embedded => {
+                let name = format!("plimsoll-bench-allocate-{}", std::process::id());
+                let data = std::env::temp_dir().join(name);
+                let engine = engine::Engine::open(engine::Settings::in_directory(&data)).await?;
+                Backing::Embedded(Box::new(engine), data)
+            }
+            Where::Real => {
+                let start = || {
+                    let binaries = Binaries::build(&Program::CLUSTER)?;
+                    Cluster::start(&binaries, &Options { controllers: false, nodes: 0 })
+                };
+                Backing::Real(Box::new(tokio::task::spawn_blocking(start).await??))
+            }
+        };
+        let client = backing.client().await?;
+        if which == Where::Real {
+            install(&client).await?;
+        }
+        fill(&backing, most).await?;
+        let allocator = Allocator::start(client, Settings::default()).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let router = doors::router(allocator.clone());
+        let serving = tokio::spawn(listen::serve(listener, None, router, std::future::pending()));
+        Ok(Self { which, backing, allocator, port, serving })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self.which {
+            Where::Embedded => "embedded",
+            Where::Real => "real",
+        }
+    }
+
+    pub(super) async fn asker(&self, door: Door) -> anyhow::Result<Asker> {
+        match door {
+            Door::Process => Asker::in_process(&self.allocator),
+            Door::Grpc | Door::Rest => Asker::connect(door, self.port).await,
+        }
+    }
+
+    /// Updates every Allocated server back to Ready, from so many clients; gives updates per second and their times.
+    pub(super) async fn update_back(
+        &self,
+        clients: usize,
+        size: usize,
+    ) -> anyhow::Result<(f64, Vec<Duration>)> {
+        let servers: Api<DynamicObject> = api(self.backing.client().await?);
+        let all = servers.list(&ListParams::default()).await?.items;
+        let allocated = all.into_iter().filter(|s| s.data["status"]["state"] == "Allocated");
+        let changed: VecDeque<DynamicObject> = allocated
+            .map(|mut server| {
+                server.data["status"]["state"] = json!("Ready");
+                server.metadata.managed_fields = None;
+                server
+            })
+            .collect();
+        anyhow::ensure!(changed.len() == size, "{} of {size} are Allocated", changed.len());
+        let changed = Arc::new(Mutex::new(changed));
+        let mut workers = Vec::new();
+        for _ in 0..clients {
+            workers.push((api(self.backing.client().await?), Arc::clone(&changed)));
+        }
+        let (rate, times, _) = timed(workers, size, update_one).await?;
+        self.catch_up(size).await?;
+        Ok((rate, times))
+    }
+
+    /// Waits until the allocator has seen that all servers are Ready again.
+    async fn catch_up(&self, size: usize) -> anyhow::Result<()> {
+        let caught_up = async {
+            while self.allocator.ready_servers() < size {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), caught_up)
+            .await
+            .context("the watch is behind")
+    }
+
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        self.serving.abort();
+        drop(self.allocator);
+        if let Backing::Embedded(engine, data) = self.backing {
+            engine.stop();
+            drop(engine);
+            std::fs::remove_dir_all(data)?;
+        }
+        Ok(())
+    }
+}
+
+type Updating = (Api<DynamicObject>, Arc<Mutex<VecDeque<DynamicObject>>>);
+
+async fn update_one((servers, left): Updating) -> anyhow::Result<Updating> {
+    let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let server = next.context("there is one for each")?;
+    servers.replace(&server.name_any(), &PostParams::default(), &server).await?;
+    Ok((servers, left))
+}
+
+fn api(client: Client) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<api::agones::GameServer>(&());
+    Api::namespaced_with(client, "default", &resource)
+}
+
+/// Installs the kind on an API server that does not bring it along.
+async fn install(client: &Client) -> anyhow::Result<()> {
+    let crd = api::find(None, "GameServer").and_then(|kind| kind.crd).context("it has a CRD")?();
+    let crds: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &ApiResource::erase::<
+            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+        >(&()),
+    );
+    let mut crd = serde_json::to_value(crd)?;
+    crd["apiVersion"] = json!("apiextensions.k8s.io/v1");
+    crd["kind"] = json!("CustomResourceDefinition");
+    let params = PatchParams::apply("bench").force();
+    crds.patch("gameservers.agones.dev", &params, &Patch::Apply(&crd)).await?;
+    let served = async {
+        while api(client.clone()).list(&ListParams::default()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), served).await.context("the kind is not served")
+}
+
+/// Makes Ready servers of one fleet, on as many nodes as they would need.
+async fn fill(backing: &Backing, count: usize) -> anyhow::Result<()> {
+    let mut workers = Vec::new();
+    let next = Arc::new(Mutex::new((0..count).map(server).collect::<VecDeque<Value>>()));
+    for _ in 0..64 {
+        workers.push((api(backing.client().await?), Arc::clone(&next)));
+    }
+    type Creating = (Api<DynamicObject>, Arc<Mutex<VecDeque<Value>>>);
+    async fn create((servers, left): Creating) -> anyhow::Result<Creating> {
+        let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let server = serde_json::from_value(next.context("there is one for each")?)?;
+        servers.create(&PostParams::default(), &server).await?;
+        Ok((servers, left))
+    }
+    timed(workers, count, create).await.map(drop)
+}
+
+/// Gives a game server as a fleet's are, about two kilobytes.
+fn server(index: usize) -> Value {
+    json!({
+        "apiVersion": "agones.dev/v1", "kind": "GameServer",
+        "metadata": {
+            "name": format!("f-x7k2p-{index:06}"), "namespace": "default",
+            "labels": {"agones.dev/fleet": "f", "agones.dev/gameserverset": "f-x7k2p", "mode": "ranked"},
+            "annotations": {"agones.dev/ready-container-id": format!("containerd://{index:064}"), "agones.dev/sdk-version": "1.61.0"},
+            "finalizers": ["agones.dev/controller"],
+        },
+        "spec": {
+            "container": "game", "ports": [{"name": "game", "portPolicy": "Dynamic", "container": "game", "containerPort": 7654, "hostPort": 7000 + index % 1000, "protocol": "UDP"}],
+            "health": {"periodSeconds": 5, "failureThreshold": 3, "initialDelaySeconds": 5}, "scheduling": "Packed",
+            "sdkServer": {"logLevel": "Info", "grpcPort": 9357, "httpPort": 9358},
+            "template": {"metadata": {"labels": {"game": "ranked"}}, "spec": {"containers": [{
+                "name": "game", "image": "registry.example/game/server:1.27.3", "args": ["--region", "eu-west-1"],
+                "env": [{"name": "MODE", "value": "production"}],
+                "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+            }]}},
+        },
+        "status": {
+            "state": "Ready", "address": format!("10.1.{}.{}", index / 8000, index / 32 % 250), "nodeName": format!("node-{:04}", index / 32),
+            "ports": [{"name": "game", "port": 7000 + index % 1000}],
+            "addresses": [{"type": "InternalIP", "address": "10.1.0.1"}, {"type": "Hostname", "address": "node"}],
+            "reservedUntil": null, "players": null,
+        },
+    })
+}

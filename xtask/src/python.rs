@@ -1,0 +1,34 @@
+//! A Python with grpcio, for the client that matchmakers in Python are: made once, outside the checkout.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::kube;
+
+/// What is installed, from PyPI.
+const PACKAGES: [&str; 2] = ["grpcio==1.85.1", "grpcio-tools==1.85.1"];
+
+/// Gives the interpreter; makes it when it is missing.
+pub fn interpreter() -> anyhow::Result<PathBuf> {
+    let folder = kube::cache()?.join("python").join(PACKAGES.join("_"));
+    let interpreter = folder.join("bin/python");
+    if Command::new(&interpreter)
+        .args(["-c", "import grpc, grpc_tools"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
+        return Ok(interpreter);
+    }
+    eprintln!("installing grpcio for Python (a minute, once)");
+    let venv = Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).status()?;
+    let pip = Command::new(&interpreter)
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .args(PACKAGES)
+        .status()?;
+    if !venv.success() || !pip.success() {
+        bail!("could not install {}", PACKAGES.join(" and "));
+    }
+    Ok(interpreter)
+}
