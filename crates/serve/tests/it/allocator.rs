@@ -1,7 +1,6 @@
 //! The allocator through all its doors.
 
 mod certificates;
-mod chaos;
 mod choosing;
 mod clusters;
 mod doors;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use plimsoll_serve::proto::allocation::allocation_service_client::AllocationServiceClient;
 use serde_json::json;
 use tonic::Code;
@@ -180,12 +180,4 @@ fn through(kubeconfig: &Path, dir: &Path, port: u16) -> std::path::PathBuf {
     let (from, to) = (format!(":{}", port_of(kubeconfig)), format!(":{port}"));
     std::fs::write(&path, text.replace(&from, &to)).unwrap();
     path
-}
-
-/// Connects as a kubeconfig says.
-pub(crate) async fn connect(kubeconfig: &Path) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    Client::try_from(config).unwrap()
 }

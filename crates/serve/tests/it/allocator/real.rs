@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 
 /// A namespace on a real API server that knows our kinds.
@@ -18,7 +19,7 @@ impl Real {
     /// Makes a namespace; `None`, with a line that says so, where there is no real API server.
     pub(crate) async fn new() -> Option<Self> {
         let kubeconfig = from_env("PLIMSOLL_TEST_KUBECONFIG")?;
-        let client = super::chaos::connect(&kubeconfig).await;
+        let client = connect(&kubeconfig).await;
         install(&client).await;
         let namespace = format!("allocation-{:08x}", fastrand::u32(..));
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -70,4 +71,12 @@ async fn install(client: &Client) {
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), established).await.unwrap();
     }
+}
+
+/// Connects as a kubeconfig says.
+pub(crate) async fn connect(kubeconfig: &Path) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    Client::try_from(config).unwrap()
 }

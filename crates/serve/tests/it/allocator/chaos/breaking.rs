@@ -52,7 +52,7 @@ fn a_process_allocates_when_it_is_told_to() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = super::connect(&kubeconfig).await;
+        let client = crate::allocator::real::connect(&kubeconfig).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("port={}", listener.local_addr().unwrap().port());
         let door = Door { listener, tls: None, anyone: false };
