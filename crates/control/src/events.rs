@@ -52,7 +52,7 @@ impl Events {
         let name = about.name.as_deref().unwrap_or_default();
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{name}.")),
+                generate_name: Some(format!("{name}-")),
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },
