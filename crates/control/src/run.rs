@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::events::Events;
 use crate::settings::Settings;
-use crate::{fleet, gameserver, gameserverset, lease};
+use crate::{fleet, fleet_autoscaler, gameserver, gameserverset, lease};
 
 /// A controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +23,22 @@ pub enum Part {
     GameServerSet,
     /// Fleets.
     Fleet,
+    /// Fleet autoscalers.
+    FleetAutoscaler,
 }
 
 impl Part {
     /// Every controller.
-    pub const ALL: [Self; 3] = [Self::GameServer, Self::GameServerSet, Self::Fleet];
+    pub const ALL: [Self; 4] =
+        [Self::GameServer, Self::GameServerSet, Self::Fleet, Self::FleetAutoscaler];
 
     fn watch(self, cx: &Arc<Context>) {
         match self {
             Self::GameServer => gameserver::watch(cx),
             Self::GameServerSet => gameserverset::watch(cx),
             Self::Fleet => fleet::watch(cx),
+            // It watches its own kind too, and begins with everything it finds there.
+            Self::FleetAutoscaler => {}
         }
     }
 
@@ -42,6 +47,7 @@ impl Part {
             Self::GameServer => gameserver::run(cx).boxed(),
             Self::GameServerSet => gameserverset::run(cx).boxed(),
             Self::Fleet => fleet::run(cx).boxed(),
+            Self::FleetAutoscaler => fleet_autoscaler::run(cx).boxed(),
         }
     }
 }

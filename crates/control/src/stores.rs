@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::agones::{Fleet, GameServer, GameServerSet};
+use api::autoscaling::FleetAutoscaler;
 use decide::gameserver::{self, Occupancy};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
@@ -144,7 +145,7 @@ impl Stores {
 }
 
 /// Reaches the objects of a kind in one namespace, or in all.
-fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+pub(crate) fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
@@ -186,4 +187,4 @@ macro_rules! kept_whole {
     )*};
 }
 
-kept_whole!(Fleet, GameServerSet, Host);
+kept_whole!(Fleet, FleetAutoscaler, GameServerSet, Host);

@@ -1,0 +1,117 @@
+//! Fleet autoscalers: look when the fleet changes, decide its size, move it, and say why.
+//!
+//! An autoscaler is looked at as soon as anything changes that its decision depends on, though not again before a moment has
+//! passed, so that a burst is one look; and at the latest after its sync interval.
+
+mod act;
+mod ask;
+mod memory;
+mod observe;
+mod record;
+mod report;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::autoscaling::FleetAutoscaler;
+use connect::Ask;
+use decide::fleet::{Decision, settle};
+use kube::runtime::watcher;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::queue::{Again, Queue};
+use crate::store::Store;
+use crate::{Error, Key};
+use act::Outcome;
+use memory::Memories;
+use watch::Watchers;
+
+/// The annotation that says how long a fleet waits before it shrinks, such as `5m`.
+pub const STABILIZATION_ANNOTATION: &str = "plimsoll.dev/scale-down-stabilization";
+
+/// Every autoscaler, and what is remembered of each between two looks.
+struct Autoscalers {
+    cx: Arc<Context>,
+    ask: Ask,
+    store: Store<FleetAutoscaler>,
+    queue: Arc<Queue>,
+    memories: Arc<Memories>,
+    watchers: Arc<Watchers>,
+}
+
+/// Works on autoscalers for as long as it is polled.
+pub(crate) async fn run(cx: Arc<Context>) {
+    let all = Arc::new(Autoscalers {
+        ask: Ask::new(),
+        store: Store::default(),
+        queue: Arc::default(),
+        memories: Arc::default(),
+        watchers: Arc::default(),
+        cx: Arc::clone(&cx),
+    });
+    watch::changes(&all);
+    let api = crate::stores::scoped(&cx.client, cx.settings.namespace.as_deref());
+    let work = async {
+        all.store.synced().await;
+        let turn = |key| {
+            let all = Arc::clone(&all);
+            async move { all.turn(&key).await }
+        };
+        all.queue.drive(cx.settings.concurrency, turn).await;
+    };
+    tokio::join!(all.store.follow(api, watcher::Config::default()), work);
+}
+
+impl Autoscalers {
+    /// Looks at one autoscaler's fleet, decides its size, moves it, and says why.
+    async fn turn(&self, key: &Key) -> Result<Again, Error> {
+        let Some(autoscaler) = self.store.get(key) else {
+            self.memories.forget(key);
+            return Ok(None);
+        };
+        self.memories.looked(key, &autoscaler);
+        let found = observe::fleet(&autoscaler, self);
+        let seen = match &found {
+            None => {
+                record::missing(&autoscaler, self).await?;
+                return Ok(Some(Instant::now() + interval(&autoscaler)));
+            }
+            Some(seen) if seen.is_going() => return Ok(None),
+            Some(seen) => seen,
+        };
+        let decision = ask::decide(&autoscaler, seen, self).await;
+        let decision = self.settle(key, &autoscaler, decision);
+        let outcome = act::resize(&decision, seen, self).await;
+        record::all(&autoscaler, seen, &decision, &outcome, self).await?;
+        Ok(Some(self.next_look(key, &autoscaler, &decision, &outcome)))
+    }
+
+    fn settle(&self, key: &Key, autoscaler: &FleetAutoscaler, decision: Decision) -> Decision {
+        let Some(window) = observe::window(autoscaler) else { return decision };
+        let now = self.cx.clock.now();
+        self.memories.with(key, |memory| settle(decision, &mut memory.history, window, now))
+    }
+
+    /// Says when to look again though nothing changes: sooner after a failure, and when time alone could change the answer.
+    fn next_look(
+        &self,
+        key: &Key,
+        autoscaler: &FleetAutoscaler,
+        decision: &Decision,
+        outcome: &Outcome,
+    ) -> Instant {
+        let interval = interval(autoscaler);
+        let retry_after = self.memories.with(key, |m| m.retry_after(decision, outcome));
+        let latest = Instant::now() + retry_after.unwrap_or(interval).min(interval);
+        let wake_at = decision.wake_at.map(|at| self.cx.clock.instant(at));
+        wake_at.into_iter().chain([latest]).min().unwrap_or(latest)
+    }
+}
+
+/// The longest time between two looks.
+fn interval(autoscaler: &FleetAutoscaler) -> Duration {
+    let seconds = autoscaler.spec.sync.as_ref().map_or(30, |sync| sync.fixed_interval.seconds);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(30).max(1))
+}

@@ -1,0 +1,72 @@
+//! How is a fleet given its size? By a patch that holds only for the spec it was decided on.
+
+use api::agones::Fleet;
+use decide::fleet::Decision;
+use kube::Resource as _;
+use kube::api::{Patch, PatchParams, Request};
+use serde_json::json;
+
+use super::Autoscalers;
+use super::observe::Seen;
+use crate::error::code;
+use crate::{Error, Key};
+
+/// What became of a decision.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// There was nothing to do.
+    Kept,
+    /// The fleet has its new size.
+    Resized,
+    /// Someone else changed the fleet meanwhile, or it is gone: a new look follows.
+    Overtaken,
+    /// The API did not take it.
+    Failed(Error),
+}
+
+/// Moves the fleet to the size that was decided.
+pub(super) async fn resize(decision: &Decision, seen: &Seen, all: &Autoscalers) -> Outcome {
+    let Ok(size) = &decision.outcome else { return Outcome::Kept };
+    if size.to == decision.from {
+        return Outcome::Kept;
+    }
+    match patch(&seen.fleet, size.to, all).await {
+        Ok(fleet) => {
+            all.cx.stores.fleets.put(fleet);
+            Outcome::Resized
+        }
+        Err(err) if matches!(code(&err), Some(404 | 409)) => Outcome::Overtaken,
+        Err(err) if is_overtaken(&seen.fleet, all) => {
+            tracing::debug!(error = &err as &dyn std::error::Error, "the fleet was newer");
+            Outcome::Overtaken
+        }
+        Err(err) => Outcome::Failed(Error::api("resize the fleet")(err)),
+    }
+}
+
+/// Sets the size of the fleet whose spec is still the one that was seen. Its status changes all the time, and changes nothing
+/// about that, so the generation is named and not the version of the whole.
+async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube::Error> {
+    let key = Key::of(&fleet.metadata);
+    let change = json!([
+        {"op": "test", "path": "/metadata/uid", "value": fleet.metadata.uid},
+        {"op": "test", "path": "/metadata/generation", "value": fleet.metadata.generation},
+        {"op": "add", "path": "/spec/replicas", "value": to},
+    ]);
+    let request = Request::new(Fleet::url_path(&(), Some(&key.namespace)));
+    let built = request.patch(&key.name, &PatchParams::default(), &Patch::Merge(change));
+    let mut request = built.map_err(kube::Error::BuildRequest)?;
+    // It is a JSON patch, which kube knows only with a feature that brings a library along.
+    let json_patch = "application/json-patch+json".parse().expect("it is a header's value");
+    request.headers_mut().insert("content-type", json_patch);
+    all.cx.client.request(request).await
+}
+
+/// Whether a newer spec has arrived since.
+fn is_overtaken(fleet: &Fleet, all: &Autoscalers) -> bool {
+    let there = all.cx.stores.fleets.get(&Key::of(&fleet.metadata));
+    there.is_none_or(|there| {
+        there.metadata.uid != fleet.metadata.uid
+            || there.metadata.generation != fleet.metadata.generation
+    })
+}

@@ -1,0 +1,99 @@
+//! What is remembered of an autoscaler between two looks? Nothing that a restart could not do without.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use api::autoscaling::{FleetAutoscaler, Policy, PolicyType};
+use decide::fleet::{Decision, History, Refusal};
+use tokio::time::Instant;
+
+use super::act::Outcome;
+use crate::Key;
+
+/// The shortest time between two looks: what happens meanwhile is one burst.
+const GAP: Duration = Duration::from_millis(20);
+/// The same where someone is asked.
+const GAP_OF_QUESTIONS: Duration = Duration::from_secs(1);
+/// How long the first failure of a row waits; each further one waits twice as long.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// The same when the fleet was changed by someone else: the new one is on its way.
+const OVERTAKEN: Duration = Duration::from_millis(50);
+
+/// What is remembered, by autoscaler.
+#[derive(Default)]
+pub(super) struct Memories {
+    all: Mutex<HashMap<Key, Memory>>,
+}
+
+/// What is remembered of one autoscaler.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The sizes that were wanted lately.
+    pub(super) history: History,
+    /// Until when changes are gathered.
+    gathers_until: Option<Instant>,
+    generation: Option<i64>,
+    failures: u32,
+}
+
+impl Memories {
+    /// Notes that a look begins. A new spec starts with a clean slate.
+    pub(super) fn looked(&self, key: &Key, autoscaler: &FleetAutoscaler) {
+        let generation = autoscaler.metadata.generation;
+        let gap = if asks(&autoscaler.spec.policy) { GAP_OF_QUESTIONS } else { GAP };
+        self.with(key, |memory| {
+            if memory.generation != generation {
+                *memory = Memory { generation, ..Memory::default() };
+            }
+            memory.gathers_until = Some(Instant::now() + gap);
+        });
+    }
+
+    /// Says until when to wait with the next look; `None`: not at all.
+    pub(super) fn gathers_until(&self, key: &Key) -> Option<Instant> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key)?.gathers_until.filter(|at| *at > Instant::now())
+    }
+
+    pub(super) fn forget(&self, key: &Key) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    pub(super) fn with<T>(&self, key: &Key, what: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        what(all.entry(key.clone()).or_default())
+    }
+}
+
+impl Memory {
+    /// Says how soon to try again after a failure; `None` when there was none.
+    pub(super) fn retry_after(
+        &mut self,
+        decision: &Decision,
+        outcome: &Outcome,
+    ) -> Option<Duration> {
+        let is_failed_reply = matches!(decision.outcome, Err(Refusal::ReplyFailed { .. }));
+        match outcome {
+            Outcome::Overtaken => return Some(OVERTAKEN),
+            Outcome::Kept | Outcome::Resized if !is_failed_reply => {
+                self.failures = 0;
+                return None;
+            }
+            Outcome::Kept | Outcome::Resized | Outcome::Failed(_) => {}
+        }
+        let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        Some(wait)
+    }
+}
+
+/// Whether a policy, or one inside it, asks someone.
+fn asks(policy: &Policy) -> bool {
+    match policy.type_ {
+        PolicyType::Webhook | PolicyType::Wasm => true,
+        PolicyType::Buffer | PolicyType::Counter | PolicyType::List => false,
+        PolicyType::Schedule => policy.schedule.as_ref().is_some_and(|s| asks(&s.policy)),
+        PolicyType::Chain => policy.chain.iter().flatten().any(|entry| asks(&entry.policy())),
+    }
+}

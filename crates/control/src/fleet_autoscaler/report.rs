@@ -1,0 +1,180 @@
+//! What does an autoscaler's status say, and what is worth an event?
+//!
+//! Plain functions, so that every word can be tested. Events come when something changes, not with every look.
+
+use api::autoscaling::{FleetAutoscaler, FleetAutoscalerStatus};
+use decide::Reason as _;
+use decide::fleet::{Applied, Decision, Reason, Refusal, Size};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::events::Kind;
+
+/// A thing to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) kind: Kind,
+    pub(super) reason: &'static str,
+    pub(super) text: String,
+}
+
+impl Note {
+    pub(super) fn normal(reason: &'static str, text: String) -> Self {
+        Self { kind: Kind::Normal, reason, text }
+    }
+
+    pub(super) fn warning(reason: &'static str, text: String) -> Self {
+        Self { kind: Kind::Warning, reason, text }
+    }
+}
+
+/// Writes the status after a decision.
+pub(super) fn status(
+    autoscaler: &FleetAutoscaler,
+    current: i32,
+    decision: &Decision,
+    is_resized: bool,
+    now: Timestamp,
+) -> FleetAutoscalerStatus {
+    let size = match &decision.outcome {
+        Ok(size) => size,
+        Err(refusal) => {
+            let code = refusal.code();
+            return unable(autoscaler, code, &with_reasons(refusal, &decision.reasons), now);
+        }
+    };
+    let old = autoscaler.status.clone().unwrap_or_default();
+    let scaled_at = if is_resized { Some(Time(now)) } else { old.last_scale_time.clone() };
+    let words = words(&decision.reasons);
+    let limit = limit(&decision.reasons);
+    let reason = decision.reasons.last().map_or("Decided", |reason| reason.code());
+    FleetAutoscalerStatus {
+        current_replicas: current,
+        desired_replicas: size.to,
+        last_scale_time: scaled_at,
+        able_to_scale: true,
+        scaling_limited: size.limited,
+        last_applied_policy: size.applied.to_string(),
+        conditions: vec![
+            condition(autoscaler, "AbleToScale", true, reason, &words, now),
+            condition(autoscaler, "ScalingLimited", size.limited, limit.0, &limit.1, now),
+        ],
+    }
+}
+
+/// Writes the status of an autoscaler that has no answer.
+pub(super) fn unable(
+    autoscaler: &FleetAutoscaler,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> FleetAutoscalerStatus {
+    let old = autoscaler.status.clone().unwrap_or_default();
+    FleetAutoscalerStatus {
+        last_scale_time: old.last_scale_time,
+        conditions: vec![condition(autoscaler, "AbleToScale", false, reason, message, now)],
+        ..FleetAutoscalerStatus::default()
+    }
+}
+
+/// Lists what a decision tells that was not so before. A resize is told apart from these.
+pub(super) fn notes(
+    autoscaler: &FleetAutoscaler,
+    new: &FleetAutoscalerStatus,
+    decision: &Decision,
+) -> Vec<Note> {
+    let old = autoscaler.status.clone().unwrap_or_default();
+    match &decision.outcome {
+        Ok(size) => {
+            let chain = chain_note(&old, size);
+            chain.into_iter().chain(limit_note(&old, new, decision)).collect()
+        }
+        Err(refusal) => {
+            let in_chain =
+                autoscaler.spec.policy.chain.is_some() && !matches!(refusal, Refusal::Owned { .. });
+            let reason = if in_chain { "ChainPolicy" } else { "FleetAutoscaler" };
+            let text = with_reasons(refusal, &decision.reasons);
+            changed(&old, new).then(|| Note::warning(reason, text)).into_iter().collect()
+        }
+    }
+}
+
+/// Whether what it says about being able to scale is new.
+pub(super) fn changed(old: &FleetAutoscalerStatus, new: &FleetAutoscalerStatus) -> bool {
+    let able = |status: &FleetAutoscalerStatus| {
+        let found = status.conditions.iter().find(|c| c.type_ == "AbleToScale");
+        found.map(|c| (c.status.clone(), c.reason.clone(), c.message.clone()))
+    };
+    able(old) != able(new)
+}
+
+/// Says a decision in a sentence.
+pub(super) fn sentence(fleet: &str, from: i32, to: i32, reasons: &[Reason]) -> String {
+    let words = words(reasons);
+    let because = if words.is_empty() { String::new() } else { format!(": {words}") };
+    format!("Scaling fleet {fleet} from {from} to {to}{because}")
+}
+
+fn chain_note(old: &FleetAutoscalerStatus, size: &Size) -> Option<Note> {
+    let Applied::Link { id, policy } = &size.applied else { return None };
+    let is_new = old.last_applied_policy != size.applied.to_string();
+    is_new.then(|| {
+        Note::normal("ChainPolicy", format!("The entry `{id}` ({policy}) of the chain is applied"))
+    })
+}
+
+fn limit_note(
+    old: &FleetAutoscalerStatus,
+    new: &FleetAutoscalerStatus,
+    decision: &Decision,
+) -> Option<Note> {
+    let is_new = !old.scaling_limited || old.desired_replicas != new.desired_replicas;
+    let text = limit(&decision.reasons).1;
+    (new.scaling_limited && is_new).then(|| Note::warning("ScalingLimited", text))
+}
+
+/// Names the limit that held, and says it in words.
+fn limit(reasons: &[Reason]) -> (&'static str, String) {
+    let holds = |r: &&Reason| {
+        matches!(
+            r,
+            Reason::AtMinimum { .. }
+                | Reason::AtMaximum { .. }
+                | Reason::InUse { .. }
+                | Reason::NothingAllocated
+        )
+    };
+    match reasons.iter().rfind(holds) {
+        Some(reason) => (reason.code(), reason.to_string()),
+        None => ("WithinLimits", String::new()),
+    }
+}
+
+fn words(reasons: &[Reason]) -> String {
+    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn with_reasons(refusal: &Refusal, reasons: &[Reason]) -> String {
+    if reasons.is_empty() { refusal.to_string() } else { format!("{refusal} ({})", words(reasons)) }
+}
+
+fn condition(
+    autoscaler: &FleetAutoscaler,
+    type_: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let before = autoscaler.status.iter().flat_map(|s| &s.conditions);
+    let same = before.filter(|c| c.type_ == type_ && c.status == status).next_back();
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: same.map_or(Time(now), |c| c.last_transition_time.clone()),
+        observed_generation: autoscaler.metadata.generation,
+    }
+}

@@ -1,0 +1,138 @@
+//! Which changes make an autoscaler look?
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::agones::{FLEET_LABEL, Fleet};
+use api::autoscaling::FleetAutoscaler;
+use decide::gameserver::{GameServer, State};
+
+use super::{Autoscalers, observe};
+use crate::Key;
+use crate::queue::Queue;
+use crate::stores::Server;
+
+/// Which autoscalers name a fleet.
+#[derive(Default)]
+pub(super) struct Watchers {
+    by_fleet: Mutex<HashMap<Key, BTreeSet<Key>>>,
+}
+
+impl Watchers {
+    /// Names the autoscalers of a fleet.
+    pub(super) fn of(&self, fleet: &Key) -> Vec<Key> {
+        let by_fleet = self.by_fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        by_fleet.get(fleet).into_iter().flatten().cloned().collect()
+    }
+
+    fn add(&self, fleet: Key, autoscaler: Key) {
+        let mut by_fleet = self.by_fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        by_fleet.entry(fleet).or_default().insert(autoscaler);
+    }
+
+    fn remove(&self, fleet: &Key, autoscaler: &Key) {
+        let mut by_fleet = self.by_fleet.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = by_fleet.get_mut(fleet) {
+            there.remove(autoscaler);
+            if there.is_empty() {
+                by_fleet.remove(fleet);
+            }
+        }
+    }
+}
+
+/// Has autoscalers looked at when they, their fleet or its game servers change.
+pub(super) fn changes(all: &Arc<Autoscalers>) {
+    // The stores outlive this controller, so they must not keep it.
+    let weak = Arc::downgrade(all);
+    all.store.on_change(move |old, new| {
+        if let Some(all) = weak.upgrade() {
+            all.autoscaler_changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
+        }
+    });
+    let weak = Arc::downgrade(all);
+    all.cx.stores.fleets.on_change(move |old, new| {
+        if let Some(all) = weak.upgrade()
+            && let Some(fleet) = new.or(old)
+            && fleet_matters(old.map(Arc::as_ref), new.map(Arc::as_ref))
+        {
+            all.fleet_changed(&Key::of(&fleet.metadata));
+        }
+    });
+    let weak = Arc::downgrade(all);
+    all.cx.stores.servers.on_change(move |old, new| {
+        if let Some(all) = weak.upgrade()
+            && server_matters(old.map(|s| &*s.view), new.map(|s| &*s.view))
+            && let Some(fleet) = new.or(old).and_then(|server| fleet_of(server))
+        {
+            all.fleet_changed(&fleet);
+        }
+    });
+}
+
+impl Autoscalers {
+    fn autoscaler_changed(&self, old: Option<&FleetAutoscaler>, new: Option<&FleetAutoscaler>) {
+        let Some(key) = new.or(old).map(|autoscaler| Key::of(&autoscaler.metadata)) else { return };
+        let (was, is) = (old.map(observe::target), new.map(observe::target));
+        if was != is {
+            // Whoever else names the old fleet may be its owner now.
+            was.inspect(|fleet| {
+                self.watchers.remove(fleet, &key);
+                self.fleet_changed(fleet);
+            });
+            is.inspect(|fleet| self.watchers.add(Key::clone(fleet), key.clone()));
+        }
+        if new.is_none() {
+            self.memories.forget(&key);
+            let uid = old.and_then(|old| old.metadata.uid.as_deref()).unwrap_or_default();
+            self.ask.forget(uid);
+        } else if spec_changed(old, new) {
+            self.queue.add(key);
+        }
+    }
+
+    fn fleet_changed(&self, fleet: &Key) {
+        self.watchers.of(fleet).into_iter().for_each(|key| self.look_soon(&self.queue, key));
+    }
+
+    fn look_soon(&self, queue: &Queue, key: Key) {
+        match self.memories.gathers_until(&key) {
+            None => queue.add(key),
+            Some(at) => queue.add_at(key, at),
+        }
+    }
+}
+
+/// Whether more than the status, which is our own writing, changed.
+fn spec_changed(old: Option<&FleetAutoscaler>, new: Option<&FleetAutoscaler>) -> bool {
+    let parts = |a: &FleetAutoscaler| {
+        let meta = &a.metadata;
+        (meta.uid.clone(), meta.generation, meta.annotations.clone())
+    };
+    old.map(parts) != new.map(parts)
+}
+
+/// Whether more than the status, which is not looked at, changed.
+fn fleet_matters(old: Option<&Fleet>, new: Option<&Fleet>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let (was, is) = (&old.metadata, &new.metadata);
+    (&was.uid, was.generation, &was.annotations, &was.labels)
+        != (&is.uid, is.generation, &is.annotations, &is.labels)
+        || was.deletion_timestamp != is.deletion_timestamp
+}
+
+/// Whether anything changed that a size depends on: how many servers there are, how many are in use, and their counts. A
+/// server on its way to Ready changes nothing.
+fn server_matters(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let use_of = |server: &GameServer| {
+        let is_in_use = matches!(server.state, State::Allocated | State::Reserved);
+        (is_in_use, server.state == State::Allocated, server.is_being_deleted())
+    };
+    use_of(old) != use_of(new) || old.counters != new.counters || old.lists != new.lists
+}
+
+fn fleet_of(server: &Server) -> Option<Key> {
+    let name = server.view.labels.get(FLEET_LABEL).filter(|name| !name.is_empty())?;
+    Some(Key::new(Arc::clone(&server.view.namespace), Arc::clone(name)))
+}
