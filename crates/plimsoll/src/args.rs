@@ -19,6 +19,7 @@ pub(crate) enum Command {
     Up(Up),
     Allocate(Allocate),
     Evaluate(Evaluate),
+    Install(Install),
     SdkServer(SdkServer),
 }
 
@@ -172,4 +173,24 @@ pub(crate) enum Output {
     Text,
     /// For programs
     Json,
+}
+
+/// Print what a cluster needs to run Plimsoll, as manifests
+///
+/// CRDs, accounts and their rights, a certificate made on the spot, the Deployment, and the webhooks. Nothing is contacted:
+/// `plimsoll install | kubectl apply --server-side -f -`.
+#[derive(Parser)]
+pub(crate) struct Install {
+    /// The namespace that Plimsoll runs in
+    #[arg(long, value_name = "NAME", default_value = "plimsoll-system")]
+    pub(crate) namespace: String,
+    /// A namespace in which game servers run; may be given many times
+    #[arg(long = "game-namespace", value_name = "NAME", default_value = "default")]
+    pub(crate) game_namespaces: Vec<String>,
+    /// The image of Plimsoll
+    #[arg(long, default_value = concat!("plimsoll:", env!("CARGO_PKG_VERSION")))]
+    pub(crate) image: String,
+    /// How many of it run; one of them is active
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) replicas: u32,
 }

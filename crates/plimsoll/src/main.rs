@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         args::Command::Up(args) => commands::up::run(&args),
         args::Command::Allocate(args) => commands::allocate::run(&args),
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
+        args::Command::Install(args) => commands::install::run(&args),
         args::Command::SdkServer(args) => commands::sdk_server::run(&args),
     };
     done.unwrap_or_else(|err| {
