@@ -35,9 +35,9 @@ pub(super) async fn decide(
 
 /// Finds the first one whose answer a decision went without: the id of an entry of a chain, or the empty one.
 fn missing(decision: &Decision) -> Option<Arc<str>> {
-    let skipped = decision.reasons.iter().find_map(|reason| match reason {
-        Reason::Skipped { id, because } if matches!(**because, Refusal::NoReply { .. }) => Some(id),
-        _ => None,
+    let skipped = decision.reasons.iter().find_map(|reason| {
+        let Reason::Skipped { id, because } = reason else { return None };
+        matches!(**because, Refusal::NoReply { .. }).then_some(id)
     });
     match (&decision.outcome, skipped) {
         (_, Some(id)) => Some(Arc::clone(id)),

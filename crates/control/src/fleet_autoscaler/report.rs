@@ -44,7 +44,7 @@ pub(super) fn status(
         }
     };
     let old = autoscaler.status.clone().unwrap_or_default();
-    let scaled_at = if is_resized { Some(Time(now)) } else { old.last_scale_time.clone() };
+    let scaled_at = if is_resized { Some(Time(now)) } else { old.last_scale_time };
     let words = words(&decision.reasons);
     let limit = limit(&decision.reasons);
     let reason = decision.reasons.last().map_or("Decided", |reason| reason.code());
@@ -167,8 +167,8 @@ fn condition(
     now: Timestamp,
 ) -> Condition {
     let status = if holds { "True" } else { "False" };
-    let before = autoscaler.status.iter().flat_map(|s| &s.conditions);
-    let same = before.filter(|c| c.type_ == type_ && c.status == status).next_back();
+    let mut before = autoscaler.status.iter().flat_map(|s| &s.conditions);
+    let same = before.find(|c| c.type_ == type_ && c.status == status);
     Condition {
         type_: type_.to_owned(),
         status: status.to_owned(),
