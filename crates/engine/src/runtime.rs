@@ -14,6 +14,7 @@ pub(crate) mod logs;
 mod network;
 mod nodes;
 mod pod;
+mod probe;
 mod process;
 mod program;
 mod recover;
@@ -35,7 +36,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::Core;
 use dispatch::Dispatcher;
-pub use network::Networking;
+pub use network::{Networking, allow_for_ordinary_users};
 pub use nodes::{Capacity, SIMULATED_LABEL};
 pub use program::{Program, ProgramContext, ProgramPort, Programs};
 pub use simulate::{Simulated, Simulation};
@@ -116,6 +117,17 @@ struct Machine {
     addresses: AtomicU32,
 }
 
+impl Machine {
+    /// Says that this machine is a node, if it is, and what it offers.
+    async fn register(&self) {
+        if let Some(local) = &self.local {
+            let capacity = local.capacity.clone().unwrap_or_else(nodes::of_this_machine);
+            let address = local.address.to_string();
+            nodes::register(&self.core, LOCAL_NODE, &address, &capacity, false).await;
+        }
+    }
+}
+
 /// A running runtime. Dropping it ends what it runs, without grace.
 pub struct Runtime {
     machine: Arc<Machine>,
@@ -127,9 +139,9 @@ pub struct Runtime {
 /// Starts scheduling and running pods.
 pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtime, RuntimeError> {
     let Settings { local, simulated } = settings;
-    let spawner = Spawner::start().map_err(RuntimeError::Thread)?;
+    let spawner = Spawner::on_host().await.map_err(RuntimeError::Thread)?;
     let networking = match &local {
-        Some(local) => network::find_out(&spawner, local).await,
+        Some(local) => network::find_out(local).await,
         None => Networking::Host { why: "no pod runs here".to_owned() },
     };
     if local.is_some() {
@@ -144,10 +156,7 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
         networking,
         addresses: AtomicU32::new(0),
     });
-    if let Some(local) = &machine.local {
-        let capacity = local.capacity.clone().unwrap_or_else(nodes::of_this_machine);
-        nodes::register(core, LOCAL_NODE, &local.address.to_string(), &capacity, false).await;
-    }
+    machine.register().await;
     nodes::simulate(core, &machine.simulated).await;
     // The feed is opened before the present is looked at, so that nothing falls between the two.
     let feed = core.store.feed();

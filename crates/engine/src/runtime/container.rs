@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Container;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::env::{Source, expand};
-use super::instance::{Exit, Handle, Instance};
+use super::env::{Source, Variables, expand};
+use super::instance::{Exit, Instance};
 use super::pod::PodRun;
+use super::probe::{Prober, Unhealthy};
 use super::process::{self, Plan};
 use super::program::ProgramContext;
 use super::resolve::{self, What};
@@ -107,8 +107,8 @@ impl Keeper {
             return None;
         }
         let clock = self.pod.machine.core.clock;
-        let instance = match self.start().await {
-            Ok(instance) => instance,
+        let (instance, env) = match self.start().await {
+            Ok(started) => started,
             Err((reason, message)) => {
                 self.pod.object.event("plimsoll", "Warning", "Failed", &message).await;
                 self.pod.set(self.index, |c| c.state = State::Waiting { reason, message });
@@ -120,11 +120,14 @@ impl Keeper {
         self.pod.set(self.index, |container| {
             container.state = State::Running { since: from };
             container.id = instance.id.clone();
-            (container.is_started, container.is_ready) = (true, true);
+            (container.is_started, container.is_ready) = Prober::at_once(&self.container);
         });
-        drop(self.first.take());
+        let waits = self.role == Role::Sidecar && self.container.startup_probe.is_some();
+        let first = self.first.take().filter(|_| waits);
         self.pod.publish().await;
-        let exit = self.watch(instance).await;
+        let (pod, container) = (Arc::clone(&self.pod), self.container.clone());
+        let prober = Prober { pod, index: self.index, container, env, first };
+        let exit = self.watch(instance, prober).await;
         let (code, signal, message) = (exit.code, exit.signal, exit.message.clone());
         self.pod.set(self.index, |container| {
             container.state = State::Ended(Ended { code, signal, message, from, to: clock.now() });
@@ -138,7 +141,8 @@ impl Keeper {
         Some(exit)
     }
 
-    async fn start(&self) -> Result<Instance, NotStarted> {
+    /// Starts the container, and gives its environment.
+    async fn start(&self) -> Result<(Instance, Variables), NotStarted> {
         let (pod, local) = (&self.pod, self.pod.local());
         let shown = pod.object.get().ok_or(("PodGone", "the pod is gone".to_owned()))?;
         let (host_ip, pod_ip) = pod.network.addresses(local);
@@ -166,51 +170,67 @@ impl Keeper {
                 let context = ProgramContext {
                     pod: Arc::clone(&pod.pod),
                     container: self.container.clone(),
-                    env,
+                    env: env.clone(),
                     args,
                     stop: CancellationToken::new(),
                     network: Arc::clone(&pod.network),
                     log,
                 };
-                Ok(process::in_process(&program, context))
+                Ok((process::in_process(&program, context), env))
             }
             What::Local(program, args) => {
                 let dir = self.container.working_dir.clone();
-                let plan = Plan { program, args, env, dir };
-                let spawned = plan
-                    .spawn(&local.launcher, &pod.machine.spawner, pod.network.namespace())
-                    .await;
+                let plan = Plan { program, args, env: env.clone(), dir };
+                let spawned = plan.spawn(&local.launcher, pod.network.spawner()).await;
                 let watched = spawned.and_then(|child| process::watch(child, log));
-                watched.map_err(|err| {
-                    ("RunContainerError", format!("could not start the program: {err}"))
-                })
+                match watched {
+                    Ok(instance) => Ok((instance, env)),
+                    Err(err) => {
+                        Err(("RunContainerError", format!("could not start the program: {err}")))
+                    }
+                }
             }
         }
     }
 
-    /// Waits until the container ends, by itself or because it is to stop.
-    async fn watch(&mut self, instance: Instance) -> Exit {
+    /// Waits until the container ends, by itself, because it is not well, or because it is to stop.
+    async fn watch(&mut self, instance: Instance, mut prober: Prober) -> Exit {
         let Instance { mut exit, handle, .. } = instance;
-        tokio::select! {
-            exit = &mut exit => exit,
-            () = stopped(&mut self.stop) => self.end(exit, &handle).await,
+        let unhealthy = tokio::select! {
+            exit = &mut exit => return exit,
+            () = stopped(&mut self.stop) => None,
+            unhealthy = prober.until_unhealthy() => Some(unhealthy),
+        };
+        let mut until = None;
+        if let Some(Unhealthy { why, grace }) = unhealthy {
+            self.pod.object.event("plimsoll", "Warning", "Unhealthy", &why).await;
+            until = Some(Instant::now() + grace.unwrap_or_else(|| self.pod.grace()));
         }
-    }
-
-    /// Asks the container to end, and ends it when its time is up.
-    async fn end(&mut self, mut exit: BoxFuture<'static, Exit>, handle: &Handle) -> Exit {
+        tokio::select! {
+            exit = &mut exit => return exit,
+            () = prober.pre_stop() => {}
+            () = self.time_is_up(until) => {}
+        }
         handle.terminate();
-        loop {
-            let deadline = self.stop.borrow_and_update().unwrap_or_else(Instant::now);
-            tokio::select! {
-                exit = &mut exit => return exit,
-                () = tokio::time::sleep_until(deadline) => break,
-                // The time may become shorter.
-                changed = self.stop.changed() => if changed.is_err() { break },
-            }
+        tokio::select! {
+            exit = &mut exit => return exit,
+            () = self.time_is_up(until) => {}
         }
         handle.kill();
         exit.await
+    }
+
+    /// Waits until the container must be gone: when the pod says so, or at a moment of its own if that is earlier.
+    async fn time_is_up(&mut self, own: Option<Instant>) {
+        loop {
+            let by_pod = *self.stop.borrow_and_update();
+            let deadline = own.into_iter().chain(by_pod).min().unwrap_or_else(Instant::now);
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => return,
+                // The time may become shorter.
+                changed = self.stop.changed() => if changed.is_err() { return },
+            }
+        }
     }
 }
 

@@ -19,6 +19,9 @@ use crate::core::Core;
 use crate::rest::internal::PodRef;
 use crate::store::{Change, Object};
 
+/// How often the node of this machine says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(300);
+
 /// What is wanted of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -97,6 +100,11 @@ struct HeadStatus {
     phase: Box<str>,
 }
 
+/// Waits until the runtime is to stop, and gives how long pods may take.
+async fn asked(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
+    stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default()
+}
+
 fn tell(whom: &watch::Sender<Wish>, wish: Wish) {
     whom.send_if_modified(|now| std::mem::replace(now, wish) != wish);
 }
@@ -142,16 +150,22 @@ impl Dispatcher {
         mut stop: watch::Receiver<Option<Duration>>,
     ) {
         let mut stopping = self.core.stopping();
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
         let grace = loop {
             let change = tokio::select! {
                 change = feed.recv() => change,
                 _ = stopping.changed() => break Duration::ZERO,
-                stop = stop.wait_for(Option::is_some) => break stop.ok().and_then(|s| *s).unwrap_or_default(),
+                _ = heartbeat.tick(), if self.machine.has_local => {
+                    self.machine.register().await;
+                    continue;
+                }
+                grace = asked(&mut stop) => break grace,
             };
             let Some(change) = change else { break Duration::ZERO };
             match (&*change.collection, change.deleted) {
                 ("pods", false) => self.pod(&change.key, &change.object),
                 ("pods", true) => self.gone(&change.object),
+                ("nodes", true) if &*change.key == LOCAL_NODE => self.machine.register().await,
                 ("nodes", deleted) => self.node(&change.key, (!deleted).then_some(&change.object)),
                 _ => {}
             }

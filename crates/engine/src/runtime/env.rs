@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::core::Core;
 
-type Variables = BTreeMap<String, String>;
+/// Names and values.
+pub(super) type Variables = BTreeMap<String, String>;
 
 /// What a child gets of our own environment: where programs and homes are.
 const INHERITED: [&str; 8] =

@@ -1,15 +1,23 @@
 //! How does a pod of this machine reach the network, and how is it reached?
 
+mod forward;
+mod own;
+mod shared;
+mod tcp;
+mod udp;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
-use super::spawner::{Namespace, Spawner};
-use super::status::containers;
+use super::spawner::Spawner;
 use super::{Local, Machine};
+use own::OwnNetwork;
+pub use own::allow_for_ordinary_users;
+use shared::SharedNetwork;
 
 /// How pods of this machine reach the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,84 +33,71 @@ pub enum Networking {
 }
 
 /// Finds out what this machine allows.
-#[expect(
-    clippy::unused_async,
-    reason = "finding out what Linux allows means trying it on another thread"
-)]
-pub(super) async fn find_out(_spawner: &Spawner, local: &Local) -> Networking {
-    let why = if local.host_network { "the settings say so" } else { "not built yet" };
-    Networking::Host { why: why.to_owned() }
+pub(super) async fn find_out(local: &Local) -> Networking {
+    if local.host_network {
+        return Networking::Host { why: "it was asked for".to_owned() };
+    }
+    match OwnNetwork::empty().await {
+        Ok(_) => Networking::Namespaces,
+        Err(err) => {
+            Networking::Host { why: format!("Linux does not allow network namespaces here: {err}") }
+        }
+    }
 }
 
 /// The network of one pod.
-pub(super) struct PodNetwork {
-    namespace: Option<Namespace>,
-    /// Ports of in-process programs on the host's network, by their usual numbers.
-    reserved: BTreeMap<u16, std::net::TcpListener>,
-    /// Variables that every container of the pod gets.
-    env: BTreeMap<String, String>,
+pub(super) enum PodNetwork {
+    Own(OwnNetwork),
+    Shared(SharedNetwork, Spawner),
 }
 
 impl PodNetwork {
     /// Makes the network of a pod.
-    #[expect(
-        clippy::unused_async,
-        reason = "finding out what Linux allows means trying it on another thread"
-    )]
     pub(super) async fn new(machine: &Machine, local: &Local, pod: &Pod) -> io::Result<Self> {
-        let _ = machine;
-        let mut network = Self { namespace: None, reserved: BTreeMap::new(), env: BTreeMap::new() };
-        for (_, container) in containers(pod) {
-            network.reserve(local, pod, container)?;
+        let on_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+        if machine.networking == Networking::Namespaces && !on_host {
+            return Ok(Self::Own(OwnNetwork::new(local, pod).await?));
         }
-        Ok(network)
-    }
-
-    /// Takes free ports for the in-process program that stands for a container.
-    fn reserve(&mut self, local: &Local, pod: &Pod, container: &Container) -> io::Result<()> {
-        let image = container.image.as_deref().unwrap_or_default();
-        let ports = local.programs.find(image).map(|p| p.ports(pod, container)).unwrap_or_default();
-        for port in ports {
-            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            listener.set_nonblocking(true)?;
-            if !port.env.is_empty() {
-                self.env.insert(port.env, listener.local_addr()?.port().to_string());
-            }
-            self.reserved.insert(port.port, listener);
-        }
-        Ok(())
+        Ok(Self::Shared(SharedNetwork::new(local, pod)?, machine.spawner.clone()))
     }
 
     /// Gives the variables that a container gets on top of its own.
     pub(super) fn env(&self, container: &Container) -> BTreeMap<String, String> {
-        let mut env = self.env.clone();
-        // On the host's network a program cannot listen where it is used to: many would.
-        let port = container.ports.iter().flatten().find_map(|port| port.host_port);
-        env.extend(port.map(|port| ("PORT".to_owned(), port.to_string())));
-        env
+        match self {
+            Self::Own(own) => own.env(),
+            Self::Shared(shared, _) => shared.env(container),
+        }
     }
 
-    /// Gives the addresses of the host and of the pod.
+    /// Gives the addresses of the host and of the pod, as the pod sees them.
     pub(super) fn addresses(&self, local: &Local) -> (IpAddr, IpAddr) {
-        (local.address, local.address)
+        match self {
+            Self::Own(_) => (local.address, Ipv4Addr::LOCALHOST.into()),
+            Self::Shared(..) => (local.address, local.address),
+        }
     }
 
-    /// Gives the namespace of the pod's own network.
-    pub(super) fn namespace(&self) -> Option<&Namespace> {
-        self.namespace.as_ref()
+    /// Gives the thread whose children are in this network.
+    pub(super) fn spawner(&self) -> &Spawner {
+        match self {
+            Self::Own(own) => own.spawner(),
+            Self::Shared(_, spawner) => spawner,
+        }
     }
 
     /// Listens on a port inside.
-    #[expect(
-        clippy::unused_async,
-        reason = "in a network of its own, a pod's sockets come from another thread"
-    )]
     pub(super) async fn listen_tcp(&self, port: u16) -> io::Result<TcpListener> {
-        let listener = match self.reserved.get(&port) {
-            Some(reserved) => reserved.try_clone()?,
-            None => std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?,
-        };
-        listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener)
+        match self {
+            Self::Own(own) => own.listen_tcp(port).await,
+            Self::Shared(shared, _) => shared.listen_tcp(port),
+        }
+    }
+
+    /// Connects to a port inside.
+    pub(super) async fn connect_tcp(&self, port: u16) -> io::Result<TcpStream> {
+        match self {
+            Self::Own(own) => tcp::connect(own.spawner(), port).await,
+            Self::Shared(shared, _) => shared.connect_tcp(port).await,
+        }
     }
 }

@@ -46,6 +46,8 @@ pub(super) async fn register(
     }
     let status = status(core, name, address, capacity);
     internal::change(core, nodes, None, name, |node| {
+        let mut status = status.clone();
+        keep_transitions(&node["status"]["conditions"], &mut status["conditions"]);
         if let (Some(old), Some(new)) = (node["status"].as_object_mut(), status.as_object()) {
             old.extend(new.clone());
         } else {
@@ -56,6 +58,17 @@ pub(super) async fn register(
         }
     })
     .await;
+}
+
+/// A condition that is as it was has been so since then.
+fn keep_transitions(before: &Value, now: &mut Value) {
+    for condition in now.as_array_mut().into_iter().flatten() {
+        let same =
+            |c: &&Value| c["type"] == condition["type"] && c["status"] == condition["status"];
+        if let Some(before) = before.as_array().into_iter().flatten().find(same) {
+            condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
+        }
+    }
 }
 
 fn arch() -> &'static str {

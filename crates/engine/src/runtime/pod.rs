@@ -77,7 +77,8 @@ impl PodRun {
         self.is_told.store(is_told, Ordering::Relaxed);
     }
 
-    fn grace(&self) -> Duration {
+    /// Gives how long a container may take to end.
+    pub(super) fn grace(&self) -> Duration {
         let seconds = self.spec().termination_grace_period_seconds.unwrap_or(30);
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
     }

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use super::instance::{Exit, Handle, Instance};
 use super::logs::Log;
 use super::program::{Program, ProgramContext};
-use super::spawner::{Namespace, Spawner};
+use super::spawner::Spawner;
 use super::{Launcher, launch, leftovers};
 
 /// How long output is waited for after a process has ended: a child of its own may still hold the pipe.
@@ -30,12 +30,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Starts the program as a child that ends when we do, in a process group of its own.
-    pub(super) async fn spawn(
-        self,
-        launcher: &Launcher,
-        spawner: &Spawner,
-        namespace: Option<&Namespace>,
-    ) -> io::Result<Child> {
+    pub(super) async fn spawn(self, launcher: &Launcher, spawner: &Spawner) -> io::Result<Child> {
         let mut command = Command::new(&launcher.program);
         command
             .args(&launcher.args)
@@ -51,7 +46,7 @@ impl Plan {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        spawner.run(namespace, move || command.spawn()).await
+        spawner.run(move || command.spawn()).await
     }
 }
 

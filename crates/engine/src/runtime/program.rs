@@ -70,6 +70,12 @@ impl Programs {
         self.0.insert(image.into(), program);
     }
 
+    /// Lists the ports of the program that stands for a container.
+    pub(super) fn ports(&self, pod: &Pod, container: &Container) -> Vec<ProgramPort> {
+        let program = self.find(container.image.as_deref().unwrap_or_default());
+        program.map(|program| program.ports(pod, container)).unwrap_or_default()
+    }
+
     /// Finds the program of an image.
     pub(super) fn find(&self, image: &str) -> Option<&Arc<dyn Program>> {
         by_image(&self.0, image)

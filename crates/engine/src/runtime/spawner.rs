@@ -1,78 +1,66 @@
-//! Where do child processes, and sockets in other networks, come from?
+//! Where do child processes, and sockets in the networks of pods, come from?
 //!
-//! From one thread that lives as long as the process: a child's death signal is sent when the thread that started it
-//! ends, and the network that a thread is in is that of the sockets and children it makes.
+//! From threads that live as long as what they start: a child's death signal is sent when the thread that started it
+//! ends, and the network that a thread is in is that of the sockets and children it makes. One thread is in the host's
+//! network; each pod with a network of its own has another, which never leaves it.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use nix::sched::{CloneFlags, unshare};
 use tokio::sync::{mpsc, oneshot};
-
-/// A network namespace, there as long as someone holds it.
-pub(super) type Namespace = Arc<OwnedFd>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// How many jobs may wait.
-const QUEUE: usize = 256;
+const QUEUE: usize = 64;
+/// A thread that only starts things needs little room.
+const STACK: usize = 256 << 10;
 
-/// The way to the thread.
+/// The way to a thread. The thread ends when nobody has it any more.
 #[derive(Clone)]
 pub(super) struct Spawner {
-    jobs: mpsc::Sender<(Option<Namespace>, Job)>,
+    jobs: mpsc::Sender<Job>,
 }
 
 impl Spawner {
-    /// Starts the thread.
-    pub(super) fn start() -> io::Result<Self> {
-        let home = std::fs::File::open("/proc/thread-self/ns/net").ok().map(OwnedFd::from);
+    /// Starts a thread in the host's network.
+    pub(super) async fn on_host() -> io::Result<Self> {
+        Self::start("plimsoll-host", || Ok(())).await
+    }
+
+    /// Starts a thread in a network of its own, where nothing is up yet.
+    pub(super) async fn in_new_network() -> io::Result<Self> {
+        Self::start("plimsoll-pod", || Ok(unshare(CloneFlags::CLONE_NEWNET)?)).await
+    }
+
+    async fn start(name: &str, enter: fn() -> io::Result<()>) -> io::Result<Self> {
         let handle = tokio::runtime::Handle::current();
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new().name("plimsoll-spawner".to_owned());
-        thread.spawn(move || run(&handle, home.as_ref(), queue))?;
+        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+        let (ready, is_ready) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK);
+        thread.spawn(move || {
+            // Children and sockets are registered with the runtime that waits for them.
+            let _inside = handle.enter();
+            let entered = enter();
+            let is_inside = entered.is_ok();
+            let _ = ready.send(entered);
+            while is_inside && let Some(job) = queue.blocking_recv() {
+                job();
+            }
+        })?;
+        is_ready.await.map_err(|_| io::Error::other("the thread ended"))??;
         Ok(Self { jobs })
     }
 
-    /// Does something on the thread, in a network or in the host's.
+    /// Does something on the thread.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        namespace: Option<&Namespace>,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (done, result) = oneshot::channel();
         let job: Job = Box::new(move || drop(done.send(job())));
         let ended = || io::Error::other("the thread that starts processes has ended");
-        self.jobs.send((namespace.cloned(), job)).await.map_err(|_| ended())?;
-        result.await.map_err(|_| io::Error::other("could not enter the network of the pod"))?
-    }
-}
-
-fn run(
-    handle: &tokio::runtime::Handle,
-    home: Option<&OwnedFd>,
-    mut queue: mpsc::Receiver<(Option<Namespace>, Job)>,
-) {
-    // Children and sockets are registered with the runtime that waits for them.
-    let _inside = handle.enter();
-    while let Some((namespace, job)) = queue.blocking_recv() {
-        let Some(namespace) = namespace else {
-            job();
-            continue;
-        };
-        let network = Some(LinkNameSpaceType::Network);
-        // A job that is dropped tells who waits for it.
-        if move_into_link_name_space(namespace.as_fd(), network).is_err() {
-            continue;
-        }
-        job();
-        let back =
-            home.is_some_and(|home| move_into_link_name_space(home.as_fd(), network).is_ok());
-        if !back {
-            // Whatever is started from here on would be in the wrong network.
-            tracing::error!("the thread that starts processes cannot return to the host's network");
-            return;
-        }
+        self.jobs.send(job).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
     }
 }

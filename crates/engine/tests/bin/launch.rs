@@ -1,7 +1,41 @@
-//! Starts the processes of the tests.
+//! Starts the processes of the tests, and is a small Plimsoll that can be killed.
 
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
+use std::io::Write as _;
 use std::process::ExitCode;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use plimsoll_engine::runtime::{self, Launcher, Local, Networking};
+use plimsoll_engine::{Engine, Settings};
+
 fn main() -> ExitCode {
-    plimsoll_engine::runtime::launch::main(std::env::args_os().skip(1))
+    let mut args = std::env::args_os().skip(1).peekable();
+    if args.next_if(|arg| arg == "run").is_none() {
+        return runtime::launch::main(args);
+    }
+    let pod = args.next().unwrap().into_string().unwrap();
+    let _ = runtime::allow_for_ordinary_users();
+    tokio::runtime::Runtime::new().unwrap().block_on(run(&pod));
+    ExitCode::SUCCESS
+}
+
+/// Runs one pod for ever, and says on which kind of network.
+async fn run(pod: &str) {
+    let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+    let launcher = Launcher { program: std::env::current_exe().unwrap(), args: Vec::new() };
+    let local = Some(Local::new(launcher));
+    let running = engine.run(runtime::Settings { local, simulated: None }).await.unwrap();
+    let network = match running.networking() {
+        Networking::Namespaces => "namespaces".to_owned(),
+        other => format!("{other:?}"),
+    };
+    let mut out = std::io::stdout();
+    writeln!(out, "{network}").unwrap();
+    out.flush().unwrap();
+    let pod: Pod = serde_json::from_str(pod).unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(engine.client());
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    std::future::pending::<()>().await;
 }

@@ -1,5 +1,9 @@
 //! Pods of this machine: real processes and programs in this one.
 
+mod endings;
+mod kubectl;
+mod networks;
+mod probes;
 mod processes;
 mod programs;
 
@@ -7,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use plimsoll_engine::Engine;
 use plimsoll_engine::runtime::{Launcher, Local, Runtime, Settings};
 use serde_json::{Value, json};
@@ -76,6 +80,23 @@ impl Machine {
         panic!("{name} is still there");
     }
 
+    /// Waits for an event that says something.
+    async fn until_event(&self, said: &str) {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        for _ in 0..1200 {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            if all
+                .items
+                .iter()
+                .any(|event| event.message.as_ref().is_some_and(|m| m.contains(said)))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no event says {said:?}");
+    }
+
     async fn logs(&self, name: &str) -> String {
         self.pods().logs(name, &Default::default()).await.unwrap()
     }
@@ -85,7 +106,7 @@ fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default()
 }
 
-/// A container that runs a shell script.
+/// A container that runs a shell script. `$$$$` is what the shell sees as `$$`.
 fn shell(name: &str, script: &str) -> Value {
     json!({"name": name, "image": "shell", "command": ["sh", "-c", script]})
 }

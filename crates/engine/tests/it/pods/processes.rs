@@ -175,7 +175,7 @@ async fn what_ran_when_plimsoll_ended_has_failed_at_the_next_start() {
         let engine = Engine::open(settings()).await.unwrap();
         let runtime = engine.run(Settings { local: Some(local()), simulated: None }).await.unwrap();
         let machine = super::Machine { client: engine.client(), engine, runtime };
-        let script = format!("echo $$ > {}; exec sleep 1000", pid_file.display());
+        let script = format!("echo $$$$ > {}; exec sleep 1000", pid_file.display());
         machine.create("a", json!({"containers": [shell("c", &script)]})).await;
         machine.until_phase("a", "Running").await;
         while std::fs::read_to_string(&pid_file).unwrap_or_default().is_empty() {
