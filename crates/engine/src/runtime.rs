@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -117,6 +118,15 @@ struct Machine {
     addresses: AtomicU32,
 }
 
+/// Asks for as many open files as Linux gives: each pod has a dozen.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(err) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%err, "could not ask for more open files");
+    }
+}
+
 impl Machine {
     /// Says that this machine is a node, if it is, and what it offers.
     async fn register(&self) {
@@ -146,6 +156,7 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
     };
     if local.is_some() {
         leftovers::end();
+        allow_many_files();
     }
     let machine = Arc::new(Machine {
         core: Arc::clone(core),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -21,6 +22,9 @@ use crate::store::{Change, Object};
 
 /// How often the node of this machine says that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(300);
+
+/// How many pods of an earlier run are ended at the same time.
+const AT_ONCE: usize = 256;
 
 /// What is wanted of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,19 +132,24 @@ impl Dispatcher {
             .each_of("nodes", |key, object| nodes.push((Arc::clone(key), object.clone())));
         nodes.iter().for_each(|(key, object)| self.node(key, Some(object)));
         self.core.store.each_of("pods", |key, object| pods.push((Arc::clone(key), object.clone())));
+        let mut lost = Vec::new();
         for (key, object) in pods {
             let Ok(head) = serde_json::from_slice::<Head>(object.body()) else { continue };
-            if self.is_ours(&head.spec.node_name) {
-                let pod = PodRef::new(&self.core, &key, &head.metadata.uid);
-                if head.metadata.deletion_timestamp.is_some() {
-                    pod.remove().await;
-                } else if &*head.status.phase == "Running" {
-                    recover::fail(&self.core, &pod).await;
-                } else {
-                    self.pod(&key, &object);
-                }
+            if !self.is_ours(&head.spec.node_name) {
+                continue;
+            }
+            let is_going = head.metadata.deletion_timestamp.is_some();
+            if is_going || &*head.status.phase == "Running" {
+                lost.push((PodRef::new(&self.core, &key, &head.metadata.uid), is_going));
+            } else {
+                self.pod(&key, &object);
             }
         }
+        let core = &self.core;
+        let ending = lost.iter().map(|(pod, is_going)| async move {
+            if *is_going { pod.remove().await } else { recover::fail(core, pod).await }
+        });
+        futures::stream::iter(ending).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
     }
 
     /// Follows every change until it is told to stop; then ends every pod, and waits for them.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::Simulated;
@@ -12,6 +13,9 @@ use crate::rest::meta;
 
 /// The label of nodes on which nothing really runs.
 pub const SIMULATED_LABEL: &str = "plimsoll.dev/simulated";
+
+/// How many nodes are made at the same time.
+const AT_ONCE: usize = 256;
 
 /// What a node offers to pods.
 #[derive(Clone, Debug)]
@@ -119,10 +123,11 @@ pub(super) fn simulated_name(number: usize) -> String {
 
 /// Makes the simulated nodes, and removes those of an earlier start that are too many.
 pub(super) async fn simulate(core: &Arc<Core>, simulated: &Simulated) {
-    for number in 1..=simulated.count {
-        let address = address(number);
-        register(core, &simulated_name(number), &address, &simulated.capacity, true).await;
-    }
+    let making = (1..=simulated.count).map(|number| async move {
+        let (name, address) = (simulated_name(number), address(number));
+        register(core, &name, &address, &simulated.capacity, true).await;
+    });
+    futures::stream::iter(making).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
     let served = core.registry.served();
     let Some(nodes) = served.find("", "v1", "nodes") else { return };
     let mut extra = Vec::new();

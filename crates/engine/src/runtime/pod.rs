@@ -19,8 +19,9 @@ use super::status::{ContainerState, Phase, PodState, Role, State, containers};
 use super::{Local, Machine};
 use crate::rest::internal::PodRef;
 
-/// How long a pod waits before it tries again to have its ports.
-const PORTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How long a pod waits before it tries again to have its ports: first, and at most. Those of a pod that has just gone
+/// are free in a moment.
+const PORTS_AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 /// What a sidecar has at least to end in, however late it is.
 const SIDECAR_GRACE: Duration = Duration::from_secs(2);
 
@@ -88,7 +89,7 @@ impl PodRun {
 pub(super) async fn run(machine: Arc<Machine>, mut task: Task) {
     let uid = Arc::clone(&task.object.uid);
     let wish = match set_up(&machine, &mut task).await {
-        Ok(run) => live(&run, &mut task).await,
+        Ok(run) => live(run, &mut task).await,
         Err(wish) => wish,
     };
     machine.core.logs.forget(&uid);
@@ -102,19 +103,18 @@ async fn set_up(machine: &Arc<Machine>, task: &mut Task) -> Result<Arc<PodRun>, 
     let Some(local) = machine.local.as_ref().filter(|_| task.pod.spec.is_some()) else {
         return Err(task.until_unwanted().await);
     };
-    let mut is_first = true;
+    let (mut wait, longest) = PORTS_AGAIN_AFTER;
     let network = loop {
-        match PodNetwork::new(machine, local, &task.pod).await {
+        let err = match PodNetwork::new(machine, local, &task.pod).await {
             Ok(network) => break network,
-            Err(err) if is_first => {
-                let why = format!("the network of the pod could not be made: {err}");
-                task.object.event("plimsoll", "Warning", "FailedCreatePodSandBox", &why).await;
-                is_first = false;
-            }
-            Err(_) => {}
+            Err(err) => err,
+        };
+        if (longest / 2..longest).contains(&wait) {
+            let why = format!("the network of the pod could not be made: {err}");
+            task.object.event("plimsoll", "Warning", "FailedCreatePodSandBox", &why).await;
         }
         tokio::select! {
-            () = tokio::time::sleep(PORTS_AGAIN_AFTER) => {}
+            () = tokio::time::sleep(wait) => wait = (wait * 2).min(longest),
             wish = task.until_unwanted() => return Err(wish),
         }
     };
@@ -133,40 +133,45 @@ async fn set_up(machine: &Arc<Machine>, task: &mut Task) -> Result<Arc<PodRun>, 
 }
 
 /// Lets the pod live, and gives why it is not wanted any more.
-async fn live(run: &Arc<PodRun>, task: &mut Task) -> Wish {
-    let (stop, stopping) = watch::channel(None);
-    // It may be unwanted from the start.
-    task.wish.mark_changed();
-    let mut playing = std::pin::pin!(play(run, stopping));
-    let phase = loop {
-        tokio::select! {
-            phase = &mut playing => break phase,
-            changed = task.wish.changed() => {
-                let wish = if changed.is_ok() { *task.wish.borrow() } else { Wish::Leave(Duration::ZERO) };
-                let grace = match wish {
-                    Wish::Run => continue,
-                    Wish::Stop(grace) => grace,
-                    Wish::Gone => Duration::ZERO,
-                    Wish::Leave(grace) => {
-                        // The next start says what became of it.
-                        run.tell(false);
-                        grace
-                    }
-                };
-                stop.send_replace(Some(Instant::now() + grace));
-                if changed.is_err() {
-                    break playing.await;
-                }
-            }
-        }
-    };
+async fn live(run: Arc<PodRun>, task: &mut Task) -> Wish {
+    let phase = play_while_wanted(&run, task).await;
     let wish = *task.wish.borrow();
     if wish == Wish::Run {
         run.set_phase(phase);
         run.tell(true);
         run.publish().await;
     }
+    // Its ports are free from now on, though its object is still there.
+    drop(run);
     task.until_unwanted().await
+}
+
+async fn play_while_wanted(run: &Arc<PodRun>, task: &mut Task) -> Phase {
+    let (stop, stopping) = watch::channel(None);
+    // It may be unwanted from the start.
+    task.wish.mark_changed();
+    let mut playing = std::pin::pin!(play(run, stopping));
+    loop {
+        let changed = tokio::select! {
+            phase = &mut playing => return phase,
+            changed = task.wish.changed() => changed,
+        };
+        let wish = if changed.is_ok() { *task.wish.borrow() } else { Wish::Leave(Duration::ZERO) };
+        let grace = match wish {
+            Wish::Run => continue,
+            Wish::Stop(grace) => grace,
+            Wish::Gone => Duration::ZERO,
+            Wish::Leave(grace) => {
+                // The next start says what became of it.
+                run.tell(false);
+                grace
+            }
+        };
+        stop.send_replace(Some(Instant::now() + grace));
+        if changed.is_err() {
+            return playing.await;
+        }
+    }
 }
 
 /// Runs every container, and gives how the pod ended.

@@ -27,9 +27,11 @@ async fn run(pod: &str) {
     let launcher = Launcher { program: std::env::current_exe().unwrap(), args: Vec::new() };
     let local = Some(Local::new(launcher));
     let running = engine.run(runtime::Settings { local, simulated: None }).await.unwrap();
-    let network = match running.networking() {
-        Networking::Namespaces => "namespaces".to_owned(),
-        other => format!("{other:?}"),
+    let network = running.networking();
+    let network = if *network == Networking::Namespaces {
+        "namespaces".to_owned()
+    } else {
+        format!("{network:?}")
     };
     let mut out = std::io::stdout();
     writeln!(out, "{network}").unwrap();
