@@ -40,7 +40,6 @@ impl Delegates {
         delegates.get(&(group.to_owned(), version.to_owned())).cloned()
     }
 
-    #[allow(dead_code, reason = "discovery lists them")]
     /// Asks whoever answers for a path what it has there.
     pub(crate) async fn discover(&self, path: &str) -> Option<serde_json::Value> {
         let delegate = self.of_path(path)?;

@@ -1,0 +1,3 @@
+//! Game servers that are not there, on the embedded engine.
+
+mod game;
