@@ -44,6 +44,22 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Run a program of this machine for an image; may be given many times
+    #[arg(long = "image", value_name = "IMAGE=PROGRAM", value_parser = image)]
+    pub(crate) images: Vec<(String, Vec<String>)>,
+    /// So many nodes on which nothing really runs, instead of this machine: pods there only say that they run, and play
+    /// their annotation `plimsoll.dev/simulate`
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) simulated_nodes: usize,
+}
+
+fn image(text: &str) -> Result<(String, Vec<String>), String> {
+    let (image, program) = text.split_once('=').unwrap_or_default();
+    let program: Vec<String> = program.split_whitespace().map(str::to_owned).collect();
+    if image.is_empty() || program.is_empty() {
+        return Err("expected IMAGE=PROGRAM, like game:1.0=./target/release/game".to_owned());
+    }
+    Ok((image.to_owned(), program))
 }
 
 /// Get a game server of a fleet: one that is Ready becomes Allocated, and its address is printed

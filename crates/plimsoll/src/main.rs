@@ -3,12 +3,21 @@
 mod args;
 mod cluster;
 mod commands;
+mod sidecar;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
+/// The word by which the program is told to start another one: how children of `up` come to be.
+pub(crate) const LAUNCH: &str = "launch";
+
 fn main() -> ExitCode {
+    // Before anything else, since this becomes another program.
+    let mut typed = std::env::args_os().skip(1);
+    if typed.next().is_some_and(|word| word == LAUNCH) {
+        return engine::runtime::launch::main(typed);
+    }
     let args = args::Args::parse();
     let done = match args.command {
         args::Command::Up(args) => commands::up::run(&args),

@@ -5,6 +5,7 @@ mod decide_fleet;
 mod decide_metrics;
 mod decide_nodes;
 mod engine;
+mod fleets;
 mod report;
 
 use std::path::PathBuf;
@@ -37,6 +38,15 @@ enum Bench {
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// Fleets from nothing to thousands and back, on the embedded engine and on a real API server
+    Fleets {
+        /// How many game servers
+        #[arg(long = "size", default_values_t = [1000, 5000])]
+        sizes: Vec<i32>,
+        /// Leave the real API server out
+        #[arg(long)]
+        only_embedded: bool,
+    },
     /// Sizes of fleets and choices of game servers
     #[command(name = "decide-fleet")]
     Fleet,
@@ -57,6 +67,7 @@ fn main() -> anyhow::Result<()> {
     let report: Report = match args.bench {
         Bench::Allocate(options) => allocate::run(options)?,
         Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
+        Bench::Fleets { sizes, only_embedded } => fleets::run(&sizes, !only_embedded)?,
         Bench::Fleet => decide_fleet::run(),
         Bench::Metrics => decide_metrics::run(),
         Bench::Nodes { case } => match decide_nodes::run(case)? {

@@ -82,12 +82,14 @@ impl Programs {
     }
 }
 
-/// Finds what an image is mapped to: by its whole name, or by its name without tag and digest.
+/// Finds what an image is mapped to: by its whole name, by its name without tag and digest, or by the last part of that,
+/// wherever the image is said to come from.
 pub(super) fn by_image<'m, T>(map: &'m BTreeMap<String, T>, image: &str) -> Option<&'m T> {
     let without_digest = image.split('@').next().unwrap_or(image);
     let tag = without_digest.rfind(':').filter(|at| !without_digest[*at..].contains('/'));
     let bare = tag.map_or(without_digest, |at| &without_digest[..at]);
-    map.get(image).or_else(|| map.get(without_digest)).or_else(|| map.get(bare))
+    let last = bare.rsplit('/').next().unwrap_or(bare);
+    [image, without_digest, bare, last].into_iter().find_map(|name| map.get(name))
 }
 
 #[cfg(test)]
@@ -95,15 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_found_by_its_whole_name_or_without_its_tag() {
-        let map: BTreeMap<String, u8> =
-            [("host:5000/a".to_owned(), 1), ("host:5000/a:2".to_owned(), 2)].into();
+    fn an_image_is_found_by_its_whole_name_or_without_what_is_around_it() {
+        let map: BTreeMap<String, u8> = [("host:5000/a", 1), ("host:5000/a:2", 2), ("b", 3)]
+            .map(|(k, v)| (k.to_owned(), v))
+            .into();
         for (image, found) in [
             ("host:5000/a", Some(&1)),
             ("host:5000/a:1", Some(&1)),
             ("host:5000/a:2", Some(&2)),
             ("host:5000/a:2@sha256:00", Some(&2)),
             ("host", None),
+            ("elsewhere/b:3", Some(&3)),
             ("a", None),
         ] {
             assert_eq!(by_image(&map, image), found, "{image}");

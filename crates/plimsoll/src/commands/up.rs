@@ -1,6 +1,8 @@
 //! `plimsoll up`: a Kubernetes API on this machine, with everything on it.
 
 mod apply;
+mod embedded;
+mod fleets;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use engine::{Engine, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Up;
+use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
@@ -44,17 +47,28 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         writeln!(out, "other machines can reach it; whoever has the token may do everything")?;
     }
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
+    let parts = Parts::start(&engine, args).await?;
+    if let Some(lack) = parts.lacks() {
+        writeln!(out, "{lack}")?;
+    }
     for applied in apply::files(&engine.client(), &args.files).await? {
         writeln!(out, "{applied} applied")?;
     }
     out.flush()?;
-    tokio::select! {
-        _ = interrupted.recv() => {}
-        _ = terminated.recv() => {}
-    }
+    let client = engine.client();
+    let follow = async {
+        fleets::follow(&client).await?;
+        std::future::pending().await
+    };
+    let ended: anyhow::Result<()> = tokio::select! {
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
+        failed = follow => failed,
+    };
+    parts.stop().await;
     drop(listening);
     engine.stop();
-    Ok(())
+    ended
 }
 
 /// Finds the data directory. Without --data an ephemeral engine still needs a place for its kubeconfig.

@@ -1,0 +1,154 @@
+//! The two engines that fleets are measured on, each with the controllers and the stand-in that plays the games.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::runtime::{self, Simulated, Simulation};
+use engine::{Engine, Settings};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::client::ClientBuilder;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Config, ResourceExt as _};
+use simulate::game::Player;
+use tokio::task::JoinSet;
+use tower::ServiceBuilder;
+use tower::util::MapRequestLayer;
+use xtask::kube::{Binaries, Cluster, Options, Program};
+use xtask::process::Folder;
+
+use super::counts::{Counter, Writes};
+
+/// How many pods fit a node that KWOK plays.
+const PODS_PER_NODE: i32 = 100;
+
+/// One engine with everything that a fleet needs.
+pub(super) struct World {
+    name: &'static str,
+    client: Client,
+    counter: Counter,
+    tasks: JoinSet<()>,
+    kept: Kept,
+}
+
+/// What must live as long as the world.
+enum Kept {
+    Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
+    Real { _cluster: Cluster },
+}
+
+impl World {
+    /// The embedded engine, on disk, with simulated nodes.
+    pub(super) async fn embedded() -> anyhow::Result<Self> {
+        let data = Folder::new()?;
+        let engine = Engine::open(Settings::in_directory(data.path())).await?;
+        let counter = Counter::default();
+        let counted = counter.clone();
+        let service = ServiceBuilder::new()
+            .map_request(move |request| counted.count(request))
+            .service(engine.service());
+        let ours = Client::new(service, "default");
+        let played = Simulated {
+            count: 60,
+            simulation: Some(Arc::new(Game(Player::new(ours.clone())))),
+            ..Simulated::default()
+        };
+        let settings =
+            runtime::Settings { simulated: Some(played), ..runtime::Settings::default() };
+        let runtime = engine.run(settings).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(controllers(ours));
+        let kept = Kept::Embedded { engine, runtime, _data: data };
+        let Kept::Embedded { engine, .. } = &kept else { unreachable!("it was just made") };
+        Ok(Self { name: "the embedded engine", client: engine.client(), counter, tasks, kept })
+    }
+
+    /// A real kube-apiserver with the real scheduler, on nodes that KWOK plays.
+    pub(super) fn real(size: i32) -> anyhow::Result<Self> {
+        let binaries = Binaries::build(&Program::CLUSTER)?;
+        let nodes = usize::try_from(size / PODS_PER_NODE)? + 1;
+        let cluster = Cluster::start(&binaries, &Options { nodes, ..Options::default() })?;
+        cluster.apply(&crds()?)?;
+        let kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig)?;
+        let config = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current()
+                .block_on(Config::from_custom_kubeconfig(kubeconfig, &Default::default()))
+        })?;
+        let counter = Counter::default();
+        let counted = counter.clone();
+        let ours = ClientBuilder::try_from(config.clone())?
+            .with_layer(&MapRequestLayer::new(move |request| counted.count(request)))
+            .build();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(controllers(ours.clone()));
+        tasks.spawn(play_running(ours));
+        let client = Client::try_from(config)?;
+        let kept = Kept::Real { _cluster: cluster };
+        Ok(Self { name: "the real kube-apiserver", client, counter, tasks, kept })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Gives a client whose writes do not count.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn writes(&self) -> Writes {
+        self.counter.writes()
+    }
+
+    /// Ends everything.
+    pub(super) async fn end(mut self) {
+        self.tasks.shutdown().await;
+        if let Kept::Embedded { engine, runtime, .. } = self.kept {
+            runtime.stop(Duration::ZERO).await;
+            engine.stop();
+        }
+    }
+}
+
+/// Our kinds, for a server that does not know them.
+fn crds() -> serde_json::Result<String> {
+    let crds = api::KINDS.iter().filter_map(|kind| kind.crd);
+    crds.map(|crd| Ok(format!("---\n{}\n", serde_json::to_string(&crd())?))).collect()
+}
+
+async fn controllers(client: Client) {
+    let settings = control::Settings::default();
+    control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
+}
+
+/// Lets simulated pods play.
+struct Game(Player);
+
+impl Simulation for Game {
+    fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
+        let (player, pod) = (self.0.clone(), Arc::clone(pod));
+        Some(async move { player.play(&pod).await }.boxed())
+    }
+}
+
+/// Plays the game of every pod that KWOK says runs.
+async fn play_running(client: Client) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let running = watcher::Config::default()
+        .labels("agones.dev/role=gameserver")
+        .fields("status.phase=Running");
+    let mut began = pin!(watcher(pods, running).default_backoff().applied_objects());
+    let player = Player::new(client);
+    let mut seen = std::collections::HashSet::new();
+    let mut playing = JoinSet::new();
+    while let Ok(pod) = began.try_next().await {
+        let Some(pod) = pod.filter(|pod| pod.uid().is_some_and(|uid| seen.insert(uid))) else {
+            continue;
+        };
+        let player = player.clone();
+        playing.spawn(async move { player.play(&pod).await });
+    }
+}
