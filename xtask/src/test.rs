@@ -23,6 +23,7 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
     }
     command.env("PLIMSOLL_TEST_KUBECTL", binaries.path(Program::Kubectl));
     command.env("PLIMSOLL_TEST_PYTHON", python::interpreter()?);
+    command.env("PLIMSOLL_TEST_CHAOS", "20000");
     if let Some(filter) = filter {
         command.args(["--", filter]);
     }

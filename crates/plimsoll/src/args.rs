@@ -74,7 +74,7 @@ pub(crate) struct Allocate {
     pub(crate) count: usize,
     /// Labels that the game server must have, as KEY=VALUE,…
     #[arg(short = 'l', long, value_name = "LABELS", value_parser = labels)]
-    pub(crate) selector: Option<Vec<(String, String)>>,
+    pub(crate) selector: Option<Labels>,
     /// The namespace of the fleet [default: the kubeconfig's]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
@@ -86,15 +86,19 @@ pub(crate) struct Allocate {
     pub(crate) output: Output,
 }
 
+/// Labels and their values.
+#[derive(Clone)]
+pub(crate) struct Labels(pub(crate) Vec<(String, String)>);
+
 /// Reads labels as `KEY=VALUE,…`.
-fn labels(text: &str) -> Result<Vec<(String, String)>, String> {
+fn labels(text: &str) -> Result<Labels, String> {
     let label = |pair: &str| match pair.split_once('=') {
         Some((key, value)) => {
             Ok((key.trim().to_owned(), value.trim_matches([' ', '=']).to_owned()))
         }
         None => Err(format!("expected KEY=VALUE, found `{pair}`")),
     };
-    text.split(',').map(label).collect()
+    text.split(',').map(label).collect::<Result<_, _>>().map(Labels)
 }
 
 /// Decide offline: read objects from files, print what would be decided about them, and why

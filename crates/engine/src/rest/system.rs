@@ -15,6 +15,13 @@ use crate::status::{Answer, Status};
 /// The version of Kubernetes whose behaviour the engine follows.
 const VERSION: &str = "v1.36.3";
 
+/// What kubectl asks version 2 of OpenAPI in. It does so only about kinds of which version 3 says nothing: those of groups
+/// that are given away. Then it wants to hear that nothing is known of them, and leaves the checking to the server.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// A document of that kind with no paths and no definitions.
+const NOTHING: &[u8] = b"\x0a\x032.0\x12\x0d\x0a\x07nothing\x12\x02v1\x42\x00";
+
 /// Answers a request that names no resource.
 pub(super) async fn answer(core: &Arc<Core>, parts: &request::Parts) -> Answer<Reply> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
@@ -78,6 +85,9 @@ fn openapi(core: &Core, parts: &request::Parts, path: &str) -> Reply {
     let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
     let mut asked = asked.flat_map(|v| v.split(',')).peekable();
     let is_json = |a: &str| a.contains("json") || a.contains("*/*");
+    if path == "/openapi/v2" && asked.clone().any(|a| a.contains(PROTOBUF)) {
+        return form::reply(200, PROTOBUF, Bytes::from_static(NOTHING));
+    }
     if asked.peek().is_some() && !asked.any(is_json) {
         return form::text(406, "only application/json is served here\n");
     }

@@ -61,7 +61,7 @@ async fn ask(
     args: &Allocate,
 ) -> anyhow::Result<GameServerAllocationStatus> {
     let mut labels = serde_json::Map::new();
-    for (key, value) in args.selector.iter().flatten() {
+    for (key, value) in args.selector.iter().flat_map(|labels| &labels.0) {
         labels.insert(key.clone(), json!(value));
     }
     labels.insert(api::agones::FLEET_LABEL.to_owned(), json!(args.fleet));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod allocate;
 mod evaluate;
 mod fleets;
 mod guide;

@@ -4,6 +4,7 @@
 //! its event, and a storm of allocations is not doubled by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use decide::Reason as _;
 use decide::allocation::Warning;
@@ -19,6 +20,9 @@ const COMPONENT: &str = "GameServerAllocation-Allocator";
 
 /// Events that may wait to be sent.
 const WAITING: usize = 1024;
+
+/// How long to rest after each, so that a storm of allocations has the API server to itself.
+const REST: Duration = Duration::from_millis(10);
 
 /// The way to who sends events.
 pub(super) struct Events {
@@ -56,6 +60,7 @@ async fn send(client: Client, mut waiting: mpsc::Receiver<Event>) {
         if let Err(err) = api.create(&Default::default(), &event).await {
             tracing::debug!(error = &err as &dyn std::error::Error, "an event was not sent");
         }
+        tokio::time::sleep(REST).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The allocator through all its doors.
 
 mod certificates;
+mod chaos;
 mod choosing;
 mod clusters;
 mod doors;
