@@ -19,6 +19,9 @@ const VERSION: &str = "v1.36.3";
 /// that are given away. Then it wants to hear that nothing is known of them, and leaves the checking to the server.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
+/// The same as media types are spelt: there is no `@` in them. It is what the real API server answers.
+const SPELT_OUT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
 /// A document of that kind with no paths and no definitions.
 const NOTHING: &[u8] = b"\x0a\x032.0\x12\x0d\x0a\x07nothing\x12\x02v1\x42\x00";
 
@@ -83,12 +86,12 @@ async fn discover(core: &Arc<Core>, parts: &request::Parts, path: &str) -> Answe
 /// Answers with an OpenAPI document.
 fn openapi(core: &Core, parts: &request::Parts, path: &str) -> Reply {
     let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
-    let mut asked = asked.flat_map(|v| v.split(',')).peekable();
-    let is_json = |a: &str| a.contains("json") || a.contains("*/*");
-    if path == "/openapi/v2" && asked.clone().any(|a| a.contains(PROTOBUF)) {
-        return form::reply(200, PROTOBUF, Bytes::from_static(NOTHING));
+    let asked: Vec<&str> = asked.flat_map(|v| v.split(',')).collect();
+    let is_json = |a: &&str| a.contains("json") || a.contains("*/*");
+    if path == "/openapi/v2" && asked.iter().any(|a| a.contains(PROTOBUF)) {
+        return form::reply(200, SPELT_OUT, Bytes::from_static(NOTHING));
     }
-    if asked.peek().is_some() && !asked.any(is_json) {
+    if !asked.is_empty() && !asked.iter().any(is_json) {
         return form::text(406, "only application/json is served here\n");
     }
     let Some(document) = crate::openapi::document(&core.registry.served(), path) else {
