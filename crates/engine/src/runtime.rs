@@ -6,6 +6,7 @@
 
 mod container;
 mod dispatch;
+mod docker;
 mod env;
 mod instance;
 pub mod launch;
@@ -67,6 +68,8 @@ pub struct Local {
     pub programs: Programs,
     /// Images that stand for programs of this machine, with their first arguments.
     pub images: BTreeMap<String, Vec<String>>,
+    /// The socket of a Docker Engine that runs images that are no programs; see [`usual_docker`].
+    pub docker: Option<PathBuf>,
     /// Lets every pod use the host's network, even where it could have its own.
     pub host_network: bool,
     /// How long a container waits before its second restart; each further wait is twice as long, up to thirty times.
@@ -82,10 +85,21 @@ impl Local {
             capacity: None,
             programs: Programs::default(),
             images: BTreeMap::new(),
+            docker: None,
             host_network: false,
             restart_after: Duration::from_secs(10),
         }
     }
+}
+
+/// Gives the socket where the Docker Engine of this machine would be: what `DOCKER_HOST` says, or the usual one.
+pub fn usual_docker() -> Option<PathBuf> {
+    let said = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty());
+    let path = match &said {
+        Some(host) => PathBuf::from(host.strip_prefix("unix://")?),
+        None => PathBuf::from("/var/run/docker.sock"),
+    };
+    path.exists().then_some(path)
 }
 
 /// The command that becomes [`launch::main`].
@@ -114,6 +128,7 @@ struct Machine {
     simulated: Simulated,
     spawner: Spawner,
     networking: Networking,
+    docker: Option<docker::Engine>,
     /// How many addresses were given to simulated pods.
     addresses: AtomicU32,
 }
@@ -158,6 +173,13 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
         leftovers::end();
         allow_many_files();
     }
+    let docker = match local.as_ref().and_then(|local| local.docker.as_deref()) {
+        Some(socket) => docker::Engine::find(socket).await,
+        None => None,
+    };
+    if let Some(docker) = &docker {
+        docker.remove_leftovers().await;
+    }
     let machine = Arc::new(Machine {
         core: Arc::clone(core),
         has_local: local.is_some(),
@@ -165,6 +187,7 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
         local,
         spawner,
         networking,
+        docker,
         addresses: AtomicU32::new(0),
     });
     machine.register().await;
@@ -183,6 +206,11 @@ impl Runtime {
     /// Tells how pods of this machine reach the network.
     pub fn networking(&self) -> &Networking {
         &self.machine.networking
+    }
+
+    /// Tells whether a Docker Engine answers.
+    pub fn has_docker(&self) -> bool {
+        self.machine.docker.is_some()
     }
 
     /// Lists the nodes that were made at the start.

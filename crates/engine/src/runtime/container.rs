@@ -8,6 +8,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::docker;
 use super::env::{Source, Variables, expand};
 use super::instance::{Exit, Instance};
 use super::pod::PodRun;
@@ -158,7 +159,8 @@ impl Keeper {
             list.iter().flatten().map(|text| expand(text, &env)).collect()
         };
         let (command, args) = (fill(&self.container.command), fill(&self.container.args));
-        let what = resolve::program(local, &self.container, &command, &args);
+        let what =
+            resolve::program(local, &self.container, &command, &args, pod.machine.docker.is_some());
         let what = what.map_err(|why| ("ErrImagePull", why))?;
         let log = pod.machine.core.logs.start(
             &pod.object.uid,
@@ -177,6 +179,18 @@ impl Keeper {
                     log,
                 };
                 Ok((process::in_process(&program, context), env))
+            }
+            What::Docker => {
+                let docker = pod.machine.docker.as_ref();
+                let docker =
+                    docker.ok_or(("ErrImagePull", "no Docker Engine answers".to_owned()))?;
+                let start = docker::Start { container: &self.container, command, args, env: &env };
+                match docker.start(start, log).await {
+                    Ok(instance) => Ok((instance, env)),
+                    Err(err) => {
+                        Err(("ErrImagePull", format!("Docker could not start the image: {err}")))
+                    }
+                }
             }
             What::Local(program, args) => {
                 let dir = self.container.working_dir.clone();

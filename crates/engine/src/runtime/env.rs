@@ -11,10 +11,6 @@ use crate::core::Core;
 /// Names and values.
 pub(super) type Variables = BTreeMap<String, String>;
 
-/// What a child gets of our own environment: where programs and homes are.
-const INHERITED: [&str; 8] =
-    ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH"];
-
 /// What the environment of a container is made from.
 pub(super) struct Source<'a> {
     pub(super) core: &'a Core,
@@ -31,10 +27,7 @@ impl Source<'_> {
         container: &Container,
         last: Variables,
     ) -> Result<Variables, String> {
-        let mut all: Variables = INHERITED
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
-            .collect();
+        let mut all = Variables::new();
         let name =
             self.pod["spec"]["hostname"].as_str().or_else(|| self.pod["metadata"]["name"].as_str());
         all.insert("HOSTNAME".to_owned(), name.unwrap_or_default().to_owned());

@@ -1,9 +1,12 @@
 //! One run of a container, whatever it is made of.
 
+use bollard::Docker;
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::docker;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,7 @@ pub(super) struct Instance {
 pub(super) enum Handle {
     Process(Pid),
     Program { stop: CancellationToken, task: AbortHandle },
+    Docker { docker: Docker, id: String },
 }
 
 impl Handle {
@@ -34,6 +38,7 @@ impl Handle {
         match self {
             Self::Process(group) => drop(kill_process_group(*group, Signal::TERM)),
             Self::Program { stop, .. } => stop.cancel(),
+            Self::Docker { docker, id } => docker::signal(docker, id, "SIGTERM"),
         }
     }
 
@@ -45,6 +50,7 @@ impl Handle {
                 stop.cancel();
                 task.abort();
             }
+            Self::Docker { docker, id } => docker::signal(docker, id, "SIGKILL"),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn end() {
 }
 
 /// Tells whether the process that a mark names still runs. One that cannot be read is left alone.
-fn is_alive(mark: &str) -> bool {
+pub(super) fn is_alive(mark: &str) -> bool {
     let Some((id, started)) = mark.split_once('-') else { return true };
     let (Ok(id), Ok(started)) = (id.parse::<u32>(), started.parse::<u64>()) else { return true };
     started_at(&Path::new("/proc").join(id.to_string())) == Some(started)

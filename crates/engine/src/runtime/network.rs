@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::spawner::Spawner;
-use super::{Local, Machine};
+use super::status::containers;
+use super::{Local, Machine, resolve};
 use own::OwnNetwork;
 pub use own::allow_for_ordinary_users;
 use shared::SharedNetwork;
@@ -54,7 +55,9 @@ pub(super) enum PodNetwork {
 impl PodNetwork {
     /// Makes the network of a pod.
     pub(super) async fn new(machine: &Machine, local: &Local, pod: &Pod) -> io::Result<Self> {
-        let on_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true));
+        let has_docker = machine.docker.is_some();
+        let on_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
+            || has_docker && containers(pod).any(|(_, c)| resolve::is_for_docker(local, c));
         if machine.networking == Networking::Namespaces && !on_host {
             return Ok(Self::Own(OwnNetwork::new(local, pod).await?));
         }

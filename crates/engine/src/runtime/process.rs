@@ -20,6 +20,10 @@ use super::{Launcher, launch, leftovers};
 /// How long output is waited for after a process has ended: a child of its own may still hold the pipe.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
 
+/// What a child gets of our own environment: where programs and homes are.
+const INHERITED: [&str; 8] =
+    ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH"];
+
 /// A program of this machine, ready to be started.
 pub(super) struct Plan {
     pub(super) program: OsString,
@@ -36,6 +40,7 @@ impl Plan {
             .args(&launcher.args)
             .args(launch::args(&self.program, &self.args))
             .env_clear()
+            .envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .envs(&self.env)
             .env(leftovers::MARK, leftovers::mark())
             .stdin(Stdio::null())

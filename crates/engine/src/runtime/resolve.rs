@@ -15,6 +15,8 @@ pub(super) enum What {
     InProcess(Arc<dyn Program>, Vec<String>),
     /// A program of this machine, with its arguments.
     Local(OsString, Vec<String>),
+    /// A container of the Docker Engine.
+    Docker,
 }
 
 /// Finds the program of a container whose command and arguments are given complete.
@@ -23,6 +25,7 @@ pub(super) fn program(
     container: &Container,
     command: &[String],
     args: &[String],
+    has_docker: bool,
 ) -> Result<What, String> {
     let image = container.image.as_deref().unwrap_or_default();
     let all = || command.iter().chain(args).cloned().collect();
@@ -40,19 +43,29 @@ pub(super) fn program(
         let args = first.iter().chain(command.iter().skip(1)).chain(args);
         return Ok(What::Local(found.into(), args.cloned().collect()));
     }
-    if let Some((program, first)) = command.split_first() {
-        if let Some(found) = find(program, container.working_dir.as_deref()) {
-            return Ok(What::Local(found.into(), first.iter().chain(args).cloned().collect()));
+    let program = command.first();
+    let found = program.and_then(|program| find(program, container.working_dir.as_deref()));
+    match (found, program) {
+        (Some(found), _) => {
+            let args = command.iter().skip(1).chain(args).cloned().collect();
+            Ok(What::Local(found.into(), args))
         }
-        return Err(format!(
-            "no program {program} on this machine to run for image {image}: install it, or map the image to a program \
-             with --image {image}=PROGRAM"
-        ));
+        (None, _) if has_docker => Ok(What::Docker),
+        (None, Some(program)) => Err(format!(
+            "no program {program} on this machine to run for image {image}: install it, map the image to a program with \
+             --image {image}=PROGRAM, or start a Docker Engine"
+        )),
+        (None, None) => Err(format!(
+            "image {image} is not a program here: give the container a command that is a program of this machine, map the \
+             image to one with --image {image}=PROGRAM, or start a Docker Engine"
+        )),
     }
-    Err(format!(
-        "image {image} is not a program here: give the container a command that is a program of this machine, or map \
-         the image to one with --image {image}=PROGRAM"
-    ))
+}
+
+/// Tells whether a container, as it is written, is one for the Docker Engine.
+pub(super) fn is_for_docker(local: &Local, container: &Container) -> bool {
+    let command = container.command.as_deref().unwrap_or_default();
+    matches!(program(local, container, command, &[], true), Ok(What::Docker))
 }
 
 /// Finds a program as a shell would: by its path, or in one of the directories of PATH.

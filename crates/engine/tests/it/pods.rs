@@ -1,5 +1,6 @@
 //! Pods of this machine: real processes and programs in this one.
 
+mod docker;
 mod endings;
 mod kubectl;
 mod networks;

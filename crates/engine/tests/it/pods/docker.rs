@@ -1,0 +1,150 @@
+//! Images that a Docker Engine runs.
+//!
+//! A real one is used where `PLIMSOLL_TEST_DOCKER` names its socket and `PLIMSOLL_TEST_DOCKER_IMAGE` an image with a
+//! shell. Everywhere, a stand-in that runs nothing checks what is asked of Docker, and in which order.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use kube::api::DeleteParams;
+use plimsoll_engine::runtime::Local;
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+
+use super::{local, machine, states};
+
+/// Says what Docker would say. Its one container writes a line, and ends when it gets a signal.
+#[derive(Clone)]
+struct StandIn {
+    asked: Arc<Mutex<Vec<String>>>,
+    created: Arc<Mutex<Value>>,
+    signal: watch::Sender<Option<i64>>,
+}
+
+impl StandIn {
+    fn start(socket: &Path) -> Self {
+        let stand_in = Self {
+            asked: Arc::default(),
+            created: Arc::default(),
+            signal: watch::Sender::new(None),
+        };
+        let listener = UnixListener::bind(socket).unwrap();
+        let answering = stand_in.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let answering = answering.clone();
+                let service = service_fn(move |request| answering.clone().answer(request));
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        stand_in
+    }
+
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        let path = request.uri().path().to_owned();
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let action = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let asked = if action == "kill" {
+            format!("kill {query}")
+        } else {
+            format!("{} {action}", request.method())
+        };
+        self.asked.lock().unwrap().push(asked);
+        let body = request.into_body().collect().await?.to_bytes();
+        let (code, answer) = match action.as_str() {
+            "version" => {
+                (200, json!({"ApiVersion": "1.41", "MinAPIVersion": "1.12"}).to_string().into())
+            }
+            // One that an earlier run left, and one whose owner cannot be told.
+            "json" => {
+                let left =
+                    |id: &str, mark: &str| json!({"Id": id, "Labels": {"plimsoll.dev/run": mark}});
+                (200, json!([left("left", "1-1"), left("unknown", "x")]).to_string().into())
+            }
+            "create" => {
+                *self.created.lock().unwrap() = serde_json::from_slice(&body).unwrap();
+                (201, json!({"Id": "c1", "Warnings": []}).to_string().into())
+            }
+            "logs" => (200, Bytes::from_static(b"\x01\0\0\0\0\0\0\x06hello\n")),
+            "wait" => {
+                let code = *self.signal.subscribe().wait_for(Option::is_some).await.unwrap();
+                (200, json!({"StatusCode": code.unwrap()}).to_string().into())
+            }
+            "kill" => {
+                self.signal.send_replace(Some(if query.contains("SIGTERM") { 143 } else { 137 }));
+                (204, Bytes::new())
+            }
+            _ => (204, Bytes::new()),
+        };
+        Ok(Response::builder().status(code).body(Full::new(answer)).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn docker_is_asked_to_create_start_signal_and_remove() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("docker.sock");
+    let docker = StandIn::start(&socket);
+    let machine = machine(Local { docker: Some(socket), ..local() }).await;
+    assert!(machine.runtime.has_docker());
+    let container = json!({
+        "name": "c", "image": "example.com/game:1", "args": ["-x", "$(A)"], "env": [{"name": "A", "value": "1"}],
+        "ports": [{"containerPort": 7654, "hostPort": 7654, "protocol": "UDP"}],
+    });
+    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    machine.until_phase("a", "Running").await;
+    while machine.logs("a").await != "hello\n" {
+        tokio::task::yield_now().await;
+    }
+    let created = docker.created.lock().unwrap().clone();
+    assert_eq!(
+        (&created["Image"], &created["Cmd"]),
+        (&json!("example.com/game:1"), &json!(["-x", "1"]))
+    );
+    assert_eq!(created["HostConfig"]["NetworkMode"], "host");
+    let env: Vec<&str> =
+        created["Env"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
+    assert!(env.contains(&"A=1") && env.contains(&"PORT=7654"), "{env:?}");
+    assert!(!env.iter().any(|v| v.starts_with("PATH=")), "the image has its own: {env:?}");
+    machine.pods().delete("a", &DeleteParams::default()).await.unwrap();
+    machine.until_gone("a").await;
+    let asked = docker.asked.lock().unwrap().clone();
+    let at = |what: &str| {
+        asked.iter().position(|a| a == what).unwrap_or_else(|| panic!("{what}: {asked:?}"))
+    };
+    assert!(at("DELETE left") < at("POST create") && at("POST create") < at("POST start"));
+    assert!(
+        at("POST start") < at("kill signal=SIGTERM") && at("kill signal=SIGTERM") < at("DELETE c1")
+    );
+    assert!(!asked.contains(&"DELETE unknown".to_owned()));
+}
+
+#[tokio::test]
+async fn a_real_docker_runs_an_image_to_its_end() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some(socket), Some(image)) =
+        (variable("PLIMSOLL_TEST_DOCKER"), variable("PLIMSOLL_TEST_DOCKER_IMAGE"))
+    else {
+        eprintln!(
+            "skipped: no Docker Engine; set PLIMSOLL_TEST_DOCKER and PLIMSOLL_TEST_DOCKER_IMAGE"
+        );
+        return;
+    };
+    let machine = machine(Local { docker: Some(PathBuf::from(socket)), ..local() }).await;
+    let container = json!({"name": "c", "image": image, "args": ["sh", "-c", "echo $WHO; exit 3"], "env": [{"name": "WHO", "value": "me"}]});
+    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let ended = machine.until_phase("a", "Failed").await;
+    assert_eq!(states(&ended)["c"], (Some(3), 0));
+    assert_eq!(machine.logs("a").await, "me\n");
+}
