@@ -1,5 +1,6 @@
 //! What was typed on the command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Evaluate(Evaluate),
     Install(Install),
     SdkServer(SdkServer),
+    SampleServer(SampleServer),
 }
 
 /// Start everything on the embedded engine: a Kubernetes API on this machine
@@ -184,6 +186,14 @@ pub(crate) struct SdkServer {
     /// How much to log: Error, Info, Debug or Trace
     #[arg(long, env = "LOG_LEVEL", value_name = "LEVEL", default_value = "Info")]
     pub(crate) log_level: String,
+}
+
+/// Run the sample game server, as the process runtime does for its image; -- --help shows its flags
+#[derive(Parser)]
+pub(crate) struct SampleServer {
+    /// Its flags
+    #[arg(value_name = "FLAG", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) flags: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

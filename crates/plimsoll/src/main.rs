@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
         args::Command::Install(args) => commands::install::run(&args),
         args::Command::SdkServer(args) => commands::sdk_server::run(&args),
+        args::Command::SampleServer(args) => Ok(commands::sample_server::run(args)),
     };
     done.unwrap_or_else(|err| {
         eprintln!("plimsoll: {err:#}");

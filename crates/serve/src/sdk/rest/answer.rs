@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::json;
 use tonic::Code;
 
 use crate::proto::sdk;
@@ -67,9 +66,17 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
+#[derive(Serialize)]
+struct Body<'a> {
+    code: i32,
+    message: &'a str,
+    details: [(); 0],
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let body = json!({"code": self.code as i32, "message": self.message, "details": []});
-        (self.status, [JSON], body.to_string()).into_response()
+        let body = Body { code: self.code as i32, message: &self.message, details: [] };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        (self.status, [JSON], body).into_response()
     }
 }
