@@ -9,6 +9,7 @@ mod eligible;
 mod keep;
 mod look;
 mod select;
+mod settle;
 mod simulate;
 
 use jiff::Timestamp;
@@ -83,16 +84,29 @@ fn plan(snapshot: &mut Snapshot<'_>, given: Given<'_>) -> ScaleDown {
         return look.all_kept();
     }
     let start = snapshot.mark();
-    let Outcome { found, mut kept, moves_twice } = simulate::run(&look, snapshot);
-    let mut chosen = select::run(&look, &found, &mut kept);
-    if chosen.len() < found.len() || moves_twice {
-        snapshot.undo_to(start);
-        confirm::run(&look, snapshot, &found, &mut chosen, &mut kept);
+    let nothing = vec![None; look.nodes().len()];
+    let Outcome { found, mut kept, moves_twice } =
+        simulate::run(&look, snapshot, Vec::new(), nothing);
+    let chosen = select::run(&look, &found, 0, &mut kept);
+    let unneeded = look.unneeded(&found);
+    let mut draft = Draft { found, chosen, kept };
+    if draft.chosen.len() < draft.found.len() || moves_twice {
+        settle::run(&look, snapshot, start, &mut draft);
     } else {
         // The order in which they were emptied is one that works.
-        chosen.sort_unstable();
+        draft.chosen.sort_unstable();
     }
-    look.report(snapshot, &found, &chosen, kept)
+    look.report(snapshot, unneeded, draft)
+}
+
+/// A plan in the making.
+struct Draft {
+    /// Nodes that nobody needs.
+    found: Vec<Found>,
+    /// Those of them that go, by their places in the list, in the order in which they go.
+    chosen: Vec<usize>,
+    /// What keeps each node that stays.
+    kept: Vec<Option<Keep>>,
 }
 
 impl Look<'_> {
@@ -106,27 +120,31 @@ impl Look<'_> {
         ScaleDown { unremovable, ..ScaleDown::default() }
     }
 
+    fn unneeded(&self, found: &[Found]) -> Vec<(Box<str>, Timestamp)> {
+        let mut all: Vec<_> =
+            found.iter().map(|f| (self.name(f.node), self.since(f.node))).collect();
+        all.sort();
+        all
+    }
+
     fn report(
         &self,
         snapshot: &Snapshot<'_>,
-        found: &[Found],
-        chosen: &[usize],
-        kept: Vec<Option<Keep>>,
+        unneeded: Vec<(Box<str>, Timestamp)>,
+        draft: Draft,
     ) -> ScaleDown {
         let removal = |at: &usize| {
-            let gone = &found[*at];
+            let gone = &draft.found[*at];
             let to = |pod: &PodId| Some((*pod, snapshot.node_of(*pod)?));
             Removal { node: self.name(gone.node), moves: gone.pods.iter().filter_map(to).collect() }
         };
-        let mut unneeded: Vec<_> =
-            found.iter().map(|f| (self.name(f.node), self.since(f.node))).collect();
-        unneeded.sort();
+        let delete = draft.chosen.iter().map(removal).collect();
         let unremovable: Vec<_> = self
             .nodes()
-            .zip(kept)
+            .zip(draft.kept)
             .filter_map(|(node, keep)| Some((self.name(node), keep?)))
             .collect();
         let wake_at = unremovable.iter().filter_map(|(_, keep)| keep.until()).min();
-        ScaleDown { unneeded, delete: chosen.iter().map(removal).collect(), unremovable, wake_at }
+        ScaleDown { unneeded, delete, unremovable, wake_at }
     }
 }

@@ -260,6 +260,33 @@ fn what_was_added_in_this_turn_holds_removals_back() {
     assert_eq!(names(&plan), ["n"]);
 }
 
+#[test]
+fn pods_that_want_to_be_near_each_other_leave_two_nodes_together() {
+    let nodes = [("m", "z1"), ("n", "z0"), ("o", "z0")].map(|(name, z)| node(name, Some("g"), z));
+    let near = |pod: Pod, key: &str| {
+        let mut spec = (*pod.spec).clone();
+        spec.affinity = [PodTerm {
+            topology_key: key.into(),
+            selector: LabelSelector::of_labels([("app", "b")]),
+            namespaces: ["default".into()].into(),
+            namespace_selector: None,
+        }]
+        .into();
+        Pod { spec: Arc::new(spec), ..pod }
+    };
+    let mut stays = pod("s", "o", "a", 100);
+    stays.drain.safe_to_evict = SafeToEvict::No;
+    // Each of the two is kept out of O while the other is elsewhere.
+    let pods = vec![
+        near(pod("p", "m", "b", 100), "kubernetes.io/hostname"),
+        near(pod("q", "n", "b", 100), "zone"),
+        stays,
+    ];
+    let plan = plan(&cluster(nodes.to_vec(), pods), &eager(), &Status::default());
+    assert_eq!(names(&plan), ["m", "n"]);
+    assert_eq!(code(&plan, "o"), "BlockedByPod");
+}
+
 /// One pod of a random world: its app, cpu in hundreds, node, what it wants to be near or away from, whether it may move.
 type RandomPod = (usize, i64, usize, u8, bool);
 
@@ -353,6 +380,21 @@ fn carry_out(cluster: &Cluster, settings: &Settings, plan: &ScaleDown) -> Cluste
     after
 }
 
+/// Lets pods in where they are to go, each as soon as it can be.
+fn let_in(snapshot: &mut Snapshot<'_>, waiting: &mut Vec<(usize, usize)>) {
+    let mut before = usize::MAX;
+    while waiting.len() < before {
+        before = waiting.len();
+        waiting.retain(|(pod, to)| {
+            let takes = snapshot.why_not(*pod, *to).is_none();
+            if takes {
+                snapshot.place(*pod, *to);
+            }
+            !takes
+        });
+    }
+}
+
 fn summary(plan: &ScaleDown) -> (Vec<String>, Vec<String>, BTreeMap<String, &'static str>) {
     let texts = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
     let kept = plan.unremovable.iter().map(|(node, keep)| (node.to_string(), keep.code()));
@@ -360,26 +402,27 @@ fn summary(plan: &ScaleDown) -> (Vec<String>, Vec<String>, BTreeMap<String, &'st
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::default())]
 
     #[test]
     fn every_pod_of_a_removed_node_has_a_place((cluster, settings) in random_world()) {
         let plan = plan(&cluster, &settings, &Status::default());
         let mut snapshot = Snapshot::new(&cluster, |_| true);
         let gone: Vec<_> = plan.delete.iter().map(|r| snapshot.node(&r.node).unwrap()).collect();
+        let mut waiting = Vec::new();
         for removal in &plan.delete {
             let node = snapshot.node(&removal.node).unwrap();
             let leaving = snapshot.pods_on(node).to_vec();
             prop_assert_eq!(leaving.len(), removal.moves.len(), "every pod of {} is moved", removal.node);
             leaving.iter().for_each(|pod| snapshot.remove(*pod));
             snapshot.close(node);
-            for (pod, to) in &removal.moves {
-                prop_assert!(!gone.contains(to), "a pod is moved to a node that goes");
-                let refusal = snapshot.why_not(*pod, *to);
-                prop_assert!(refusal.is_none(), "{:?} at {}", refusal, snapshot.name(*to));
-                snapshot.place(*pod, *to);
-            }
+            waiting.extend(removal.moves.iter().copied());
             snapshot.remove_node(node);
+            let_in(&mut snapshot, &mut waiting);
+        }
+        prop_assert!(waiting.is_empty(), "{:?} wait", waiting);
+        for (pod, to) in plan.delete.iter().flat_map(|removal| &removal.moves) {
+            prop_assert!(!gone.contains(to), "{pod} is moved to a node that goes");
         }
     }
 
@@ -403,7 +446,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "once in about a thousand worlds a second look finds one more node that can go"]
     fn a_second_look_wants_nothing_more((mut cluster, _) in random_world()) {
         let settings = eager();
         cluster.groups.iter_mut().for_each(|group| group.min = 0);

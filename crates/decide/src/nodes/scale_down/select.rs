@@ -12,10 +12,15 @@ use crate::nodes::drain::after;
 use crate::nodes::timers::{self, Pause};
 use crate::nodes::{Node, NodeId, Range};
 
-/// Chooses among what was found, by its place in the list, in the order in which the nodes go. Every other one gets a
-/// reason to stay.
-pub(super) fn run(look: &Look<'_>, found: &[Found], kept: &mut [Option<Keep>]) -> Vec<usize> {
-    let mut chosen = in_order(look, found);
+/// Chooses among what was found, by its place in the list, in the order in which the nodes go. The first `fixed` of them
+/// were chosen before. Every other one gets a reason to stay.
+pub(super) fn run(
+    look: &Look<'_>,
+    found: &[Found],
+    fixed: usize,
+    kept: &mut [Option<Keep>],
+) -> Vec<usize> {
+    let mut chosen = in_order(look, found, fixed);
     let mut keep = |chosen: &mut Vec<usize>, why: &mut dyn FnMut(&Found) -> Option<Keep>| {
         chosen.retain(|at| {
             let keep = why(&found[*at]);
@@ -49,9 +54,9 @@ pub(super) fn run(look: &Look<'_>, found: &[Found], kept: &mut [Option<Keep>]) -
 }
 
 /// Empty nodes first, then those that break no budget; then the longest unneeded, the least used, by name.
-fn in_order(look: &Look<'_>, found: &[Found]) -> Vec<usize> {
+fn in_order(look: &Look<'_>, found: &[Found], fixed: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by(|a, b| {
+    order[fixed..].sort_by(|a, b| {
         let (a, b) = (&found[*a], &found[*b]);
         let key = |f: &Found| (!f.pods.is_empty(), f.is_risky, look.since(f.node));
         key(a).cmp(&key(b)).then(a.utilization.total_cmp(&b.utilization)).then(a.node.cmp(&b.node))
