@@ -20,6 +20,6 @@ pub(crate) use group::annotation_problems;
 pub use group::group;
 pub use node::node;
 pub use objects::Objects;
-pub use pod::{Volumes, pod};
+pub use pod::{Pods, Volumes, pod};
 pub use preferences::{Preferences, preferences};
 pub use settings::{settings, status};

@@ -25,7 +25,8 @@ use crate::schema::Shape;
 use compare::{Comparison, compare};
 use jiff::Timestamp;
 use managers::{Managers, Operation, Owner};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What a write needs to know to keep ownership.
@@ -58,8 +59,7 @@ pub fn update(live: Option<&Value>, new: &mut Value, write: &Write<'_>) {
     if managers.is_empty() && live.is_some() {
         return;
     }
-    let zero = || zero::object(write);
-    let live = live.map_or_else(zero, Clone::clone);
+    let live = live.map_or_else(|| Cow::Owned(zero::object(write)), Cow::Borrowed);
     note_update(&live, new, &mut managers, write, write.manager);
     managers.cap();
     managers.encode(new);
@@ -138,16 +138,8 @@ impl<'a, 'w> Versions<'a, 'w> {
 
 /// Keeps the old times when nothing but times changed, so that a write without effect changes nothing.
 pub fn settle(old: &Value, new: &mut Value) {
-    let bare = |value: &Value| {
-        let mut entries = value["metadata"]["managedFields"].clone();
-        for entry in entries.as_array_mut().into_iter().flatten() {
-            entry.as_object_mut().map(|entry| entry.remove("time"));
-        }
-        entries
-    };
-    if old["metadata"]["managedFields"] == new["metadata"]["managedFields"]
-        || bare(old) != bare(new)
-    {
+    let (were, are) = (&old["metadata"]["managedFields"], &new["metadata"]["managedFields"]);
+    if were == are || !is_same_but_for_times(were, are) {
         return;
     }
     let fresh = new["metadata"]["managedFields"].take();
@@ -155,4 +147,16 @@ pub fn settle(old: &Value, new: &mut Value) {
     if *old != *new {
         new["metadata"]["managedFields"] = fresh;
     }
+}
+
+fn is_same_but_for_times(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_array(), other.as_array()) else { return false };
+    let timeless =
+        |entry: &Map<String, Value>| entry.len() - usize::from(entry.contains_key("time"));
+    let is_same = |(a, b): (&Value, &Value)| {
+        let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+        timeless(a) == timeless(b)
+            && a.iter().all(|(name, value)| name == "time" || b.get(name) == Some(value))
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
 }

@@ -5,21 +5,26 @@
 mod cases;
 mod ffd;
 mod measure;
+mod objects;
 mod world;
 
 use std::process::Command;
 
 use anyhow::Context;
+use serde::de::DeserializeOwned;
 
 use crate::report::Report;
 use measure::Figures;
 
-/// Runs every case, or in the child the one it was started for.
-pub(crate) fn run(case: Option<usize>) -> anyhow::Result<Option<Report>> {
+/// Runs every case, or in a child the one it was started for: its turn, or only the reading of its objects.
+pub(crate) fn run(case: Option<usize>, converts: bool) -> anyhow::Result<Option<Report>> {
     let cases = cases::all();
     if let Some(number) = case {
         let case = cases.get(number).context("there is no such case")?;
-        serde_json::to_writer(std::io::stdout(), &case.measure())?;
+        match converts {
+            true => serde_json::to_writer(std::io::stdout(), &case.convert())?,
+            false => serde_json::to_writer(std::io::stdout(), &case.measure())?,
+        }
         return Ok(None);
     }
     let mut report = Report::new(
@@ -30,6 +35,7 @@ pub(crate) fn run(case: Option<usize>) -> anyhow::Result<Option<Report>> {
             "peer",
             "aim",
             "ours",
+            "conversion",
             "grouping",
             "looking",
             "planning",
@@ -42,12 +48,13 @@ pub(crate) fn run(case: Option<usize>) -> anyhow::Result<Option<Report>> {
         ],
     );
     for (number, case) in cases.iter().enumerate() {
-        let figures = in_a_child(number)?;
-        report.row(&row(case, &figures).iter().map(String::as_str).collect::<Vec<_>>());
+        let figures: Figures = in_a_child(number, false)?;
+        let conversion: f64 = in_a_child(number, true)?;
+        report.row(&row(case, &figures, conversion).iter().map(String::as_str).collect::<Vec<_>>());
     }
     report.note(
-        "Time on one core's CPU (not waiting for it), the best of several runs, one process per case. A turn starts from plain objects in memory and \
-         contains all phases: grouping (classes, counters, the snapshot), looking (groups, templates, pods that fit after \
+        "Time on one core's CPU (not waiting for it), the best of several runs, one process per case. A turn starts from the objects that the autoscaler keeps in memory, each read once when \
+         it arrives (conversion: reading all of them anew from Kubernetes' types), and contains all other phases: grouping (classes, counters, the snapshot), looking (groups, templates, pods that fit after \
          all), planning. Packing is the planning alone; predicate is one search over all nodes. Peers were measured \
          on two cores with CA 1.36.1 (in brackets with its fast path) and Karpenter of 2026-08, by their own benchmarks. FFD is \
          first fit decreasing, pod by pod, for the pods and the group that the plan chose; the bound is what no packing of \
@@ -57,15 +64,17 @@ pub(crate) fn run(case: Option<usize>) -> anyhow::Result<Option<Report>> {
     Ok(Some(report))
 }
 
-fn in_a_child(number: usize) -> anyhow::Result<Figures> {
+fn in_a_child<T: DeserializeOwned>(number: usize, converts: bool) -> anyhow::Result<T> {
     let program = std::env::current_exe()?;
     let number = number.to_string();
-    let done = Command::new(program).args(["decide-nodes", "--case", &number]).output()?;
+    let convert: &[&str] = if converts { &["--convert"] } else { &[] };
+    let done =
+        Command::new(program).args(["decide-nodes", "--case", &number]).args(convert).output()?;
     anyhow::ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-fn row(case: &cases::Case, figures: &Figures) -> Vec<String> {
+fn row(case: &cases::Case, figures: &Figures, conversion: f64) -> Vec<String> {
     let timed = match case.timed {
         cases::Timed::Turn => figures.turn(),
         cases::Timed::Packing => figures.planning,
@@ -77,6 +86,7 @@ fn row(case: &cases::Case, figures: &Figures) -> Vec<String> {
         case.peer.to_owned(),
         case.aim.to_owned(),
         millis(timed),
+        millis(conversion),
         millis(figures.grouping),
         millis(figures.looking),
         millis(figures.planning),

@@ -7,6 +7,7 @@ mod client;
 mod load;
 mod server;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -48,6 +49,12 @@ pub(crate) fn run(pods: usize, seconds: u64) -> anyhow::Result<Report> {
         anyhow::Ok((ours, theirs, inside))
     })?;
     Ok(report(&ours, &theirs, &inside, scale))
+}
+
+/// Serves the engine for [`run`], which starts it as another process.
+pub(crate) fn serve(data: &Path) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(server::serve(data))
 }
 
 async fn measure(server: Box<dyn Server>, scale: Scale) -> anyhow::Result<Figures> {
@@ -110,6 +117,7 @@ fn report(ours: &Figures, theirs: &Figures, inside: &[f64], scale: Scale) -> Rep
         report.row(&[&format!("durable creates in process, {writers} writers"), &figure, "", ""]);
     }
     report.note("A ratio above 1 is in the engine's favour. Watch delivery is from sending the write to each watcher's receipt.");
+    report.note("Each is the API with its storage alone: no controllers, no scheduler.");
     report.note("HTTP/1.1 over TLS, one connection per writer and watcher; client and server share this machine's cores.");
     report
 }

@@ -47,6 +47,9 @@ enum Bench {
         #[arg(long)]
         only_embedded: bool,
     },
+    /// Serve the engine alone, to be measured
+    #[command(hide = true)]
+    EngineAlone { data: PathBuf },
     /// Sizes of fleets and choices of game servers
     #[command(name = "decide-fleet")]
     Fleet,
@@ -59,6 +62,9 @@ enum Bench {
         /// Measure only this case, in this process
         #[arg(long, hide = true)]
         case: Option<usize>,
+        /// Measure only how long it takes to read the case's objects
+        #[arg(long, hide = true, requires = "case")]
+        convert: bool,
     },
 }
 
@@ -68,9 +74,10 @@ fn main() -> anyhow::Result<()> {
         Bench::Allocate(options) => allocate::run(options)?,
         Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
         Bench::Fleets { sizes, only_embedded } => fleets::run(&sizes, !only_embedded)?,
+        Bench::EngineAlone { data } => return engine::serve(&data),
         Bench::Fleet => decide_fleet::run(),
         Bench::Metrics => decide_metrics::run(),
-        Bench::Nodes { case } => match decide_nodes::run(case)? {
+        Bench::Nodes { case, convert } => match decide_nodes::run(case, convert)? {
             Some(report) => report,
             None => return Ok(()),
         },

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as core;
 
 use super::{requests, selectors};
 
-/// Reads a pod's constraints. Its namespace and volumes are still to be filled in.
+/// Reads a pod's constraints. Its namespace, requests and volumes are still to be filled in.
 pub(super) fn of(spec: &core::PodSpec, labels: Option<&BTreeMap<String, String>>) -> PodSpec {
     let affinity = spec.affinity.as_ref();
     let required = affinity.and_then(|a| a.node_affinity.as_ref()).and_then(|a| {
@@ -20,7 +20,6 @@ pub(super) fn of(spec: &core::PodSpec, labels: Option<&BTreeMap<String, String>>
         apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
     PodSpec {
         labels: selectors::copy(labels),
-        requests: requests::of(spec, None),
         node_selector: selectors::copy(spec.node_selector.as_ref()),
         node_affinity: required,
         tolerations: spec.tolerations.iter().flatten().filter_map(selectors::toleration).collect(),

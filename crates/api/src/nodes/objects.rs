@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Volumes, constraints, selectors};
+use super::{Pods, Volumes, constraints, requests, selectors};
 use crate::plimsoll::NodeGroup;
 use crate::{Problem, decode};
 
@@ -75,9 +75,10 @@ impl Objects {
             let name = node.metadata.name.clone().unwrap_or_default();
             self.csi_nodes.get(&(String::new(), name))
         };
+        let mut pods = Pods::new(&volumes);
         Cluster {
             nodes: self.nodes.values().map(|n| super::node(n, csi(n))).collect(),
-            pods: self.pods.values().map(|p| super::pod(p, &volumes)).collect(),
+            pods: self.pods.values().map(|p| pods.read(p)).collect(),
             groups: self.groups.values().map(super::group).collect(),
             daemon_sets: self.daemon_sets.values().map(daemon_set).collect(),
             budgets: self.budgets.values().map(budget).collect(),
@@ -136,6 +137,7 @@ fn daemon_set(set: &apps::DaemonSet) -> DaemonSet {
     let spec = template.and_then(|t| t.spec.as_ref());
     let labels = template.and_then(|t| t.metadata.as_ref()).and_then(|m| m.labels.as_ref());
     let mut pod = spec.map(|s| constraints::of(s, labels)).unwrap_or_default();
+    pod.requests = spec.map(|s| requests::of(s, None)).unwrap_or_default();
     constraints::settle_namespace(&mut pod, namespace_of(&set.metadata));
     let says =
         |text: Option<&String>, wanted: &str| text.is_some_and(|text| text.as_str() == wanted);

@@ -1,12 +1,13 @@
 //! A pod as decisions about nodes see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use decide::nodes::{Drain, Owner, Pod, SafeToEvict, Scheduling};
+use decide::nodes::{Drain, Owner, Pod, PodSpec, Resources, SafeToEvict, Scheduling};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::objects::namespace_of;
 use super::{constraints, requests, volumes};
@@ -30,35 +31,107 @@ pub struct Volumes<'a> {
 
 /// Reads a pod.
 pub fn pod(pod: &core::Pod, storage: &Volumes<'_>) -> Pod {
-    let metadata = &pod.metadata;
-    let empty = core::PodSpec::default();
-    let spec = pod.spec.as_ref().unwrap_or(&empty);
-    let mut seen = constraints::of(spec, metadata.labels.as_ref());
-    if pod.status.is_some() {
-        seen.requests = requests::of(spec, pod.status.as_ref());
+    Pods::new(storage).read(pod)
+}
+
+/// Reads pods one after another. Those of one controller that ask for the same share what the scheduler looks at.
+pub struct Pods<'a> {
+    storage: &'a Volumes<'a>,
+    /// The latest pod of each controller, by its uid, with what was read.
+    latest: HashMap<&'a str, Latest<'a>>,
+}
+
+struct Latest<'a> {
+    pod: &'a core::Pod,
+    seen: Arc<PodSpec>,
+    owner: Option<Arc<Owner>>,
+}
+
+impl<'a> Pods<'a> {
+    pub fn new(storage: &'a Volumes<'a>) -> Self {
+        Self { storage, latest: HashMap::new() }
     }
-    constraints::settle_namespace(&mut seen, namespace_of(metadata));
-    seen.volumes = volumes::of(pod, spec, storage);
-    seen.terminating = metadata.deletion_timestamp.is_some();
-    let annotation = |key: &str| metadata.annotations.as_ref().and_then(|a| a.get(key));
-    let controller =
-        metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
-    Pod {
-        name: metadata.name.as_deref().unwrap_or_default().into(),
-        spec: Arc::new(seen),
-        scheduling: scheduling(pod, spec),
-        priority: spec.priority,
-        created_at: metadata.creation_timestamp.as_ref().map(|t| t.0),
-        scale_up_delay: annotation(SCALE_UP_DELAY).and_then(|t| crate::duration::parse(t).ok()),
-        owner: controller.map(|o| {
-            Arc::new(Owner {
-                api_version: o.api_version.as_str().into(),
-                kind: o.kind.as_str().into(),
-                name: o.name.as_str().into(),
-                uid: o.uid.as_str().into(),
-            })
-        }),
-        drain: drain(pod, spec),
+
+    /// Reads a pod.
+    pub fn read(&mut self, pod: &'a core::Pod) -> Pod {
+        let metadata = &pod.metadata;
+        let controller =
+            metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+        let uid = controller.map_or("", |owner| &owner.uid);
+        let requests = pod.spec.as_ref().map(|spec| requests::of(spec, pod.status.as_ref()));
+        let requests = requests.unwrap_or_default();
+        let like =
+            self.latest.get(uid).filter(|l| l.seen.requests == requests && is_alike(l.pod, pod));
+        let (seen, owner) = match like {
+            Some(latest) => (Arc::clone(&latest.seen), latest.owner.clone()),
+            None => {
+                (Arc::new(self.constraints(pod, requests)), controller.map(|o| Arc::new(owner(o))))
+            }
+        };
+        if like.is_none() {
+            let latest = Latest { pod, seen: Arc::clone(&seen), owner: owner.clone() };
+            self.latest.insert(uid, latest);
+        }
+        let empty = core::PodSpec::default();
+        let spec = pod.spec.as_ref().unwrap_or(&empty);
+        let annotation = |key: &str| metadata.annotations.as_ref().and_then(|a| a.get(key));
+        Pod {
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+            spec: seen,
+            scheduling: scheduling(pod, spec),
+            priority: spec.priority,
+            created_at: metadata.creation_timestamp.as_ref().map(|t| t.0),
+            scale_up_delay: annotation(SCALE_UP_DELAY).and_then(|t| crate::duration::parse(t).ok()),
+            owner,
+            drain: drain(pod, spec),
+        }
+    }
+
+    fn constraints(&self, pod: &core::Pod, requests: Resources) -> PodSpec {
+        let empty = core::PodSpec::default();
+        let spec = pod.spec.as_ref().unwrap_or(&empty);
+        let mut seen = constraints::of(spec, pod.metadata.labels.as_ref());
+        constraints::settle_namespace(&mut seen, namespace_of(&pod.metadata));
+        seen.requests = requests;
+        seen.volumes = volumes::of(pod, spec, self.storage);
+        seen.terminating = pod.metadata.deletion_timestamp.is_some();
+        seen
+    }
+}
+
+/// Tells whether two pods of one controller are the same to the scheduler, apart from their requests. It may say no to
+/// pods that are.
+fn is_alike(one: &core::Pod, other: &core::Pod) -> bool {
+    let (Some(a), Some(b)) = (&one.spec, &other.spec) else { return false };
+    let has_volumes = |spec: &core::PodSpec| {
+        let mut volumes = spec.volumes.iter().flatten();
+        volumes.any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
+    };
+    let takes_ports = |spec: &core::PodSpec| {
+        let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+        spec.host_network == Some(true) || ports.any(|port| port.host_port.is_some())
+    };
+    let is_plain = |spec: &core::PodSpec| !has_volumes(spec) && !takes_ports(spec);
+    let (m, n) = (&one.metadata, &other.metadata);
+    m.namespace == n.namespace
+        && m.labels == n.labels
+        && m.owner_references == n.owner_references
+        && m.deletion_timestamp.is_some() == n.deletion_timestamp.is_some()
+        && a.node_selector == b.node_selector
+        && a.affinity == b.affinity
+        && a.tolerations == b.tolerations
+        && a.topology_spread_constraints == b.topology_spread_constraints
+        && is_plain(a)
+        && is_plain(b)
+}
+
+fn owner(owner: &OwnerReference) -> Owner {
+    Owner {
+        api_version: owner.api_version.as_str().into(),
+        kind: owner.kind.as_str().into(),
+        name: owner.name.as_str().into(),
+        uid: owner.uid.as_str().into(),
     }
 }
 
@@ -157,6 +230,39 @@ mod tests {
         ] {
             assert_eq!(read(value.clone()).scheduling, wanted, "{value}");
         }
+    }
+
+    #[test]
+    fn pods_of_one_controller_share_what_is_the_same_and_nothing_else() {
+        let make = |name: &str, app: &str, cpu: &str, more: Value| -> core::Pod {
+            let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u",
+                                "controller": true}]);
+            let mut spec =
+                json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": {"app": app}, "ownerReferences": owner},
+                "spec": spec
+            }))
+            .unwrap()
+        };
+        let pods = [
+            make("a", "x", "1", json!({})),
+            make("b", "x", "1", json!({})),
+            make("c", "y", "1", json!({})),
+            make("d", "y", "2", json!({})),
+            make("e", "y", "2", json!({"nodeSelector": {"disk": "ssd"}})),
+            make("f", "y", "2", json!({"nodeSelector": {"disk": "ssd"}, "nodeName": "n"})),
+        ];
+        let storage = Volumes::default();
+        let mut reader = Pods::new(&storage);
+        let together: Vec<Pod> = pods.iter().map(|pod| reader.read(pod)).collect();
+        for (pod, read) in pods.iter().zip(&together) {
+            assert_eq!(format!("{read:?}"), format!("{:?}", super::pod(pod, &storage)));
+        }
+        let shares: Vec<bool> =
+            together.windows(2).map(|two| Arc::ptr_eq(&two[0].spec, &two[1].spec)).collect();
+        assert_eq!(shares, [true, false, false, false, true]);
     }
 
     #[test]

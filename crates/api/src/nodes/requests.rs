@@ -6,40 +6,83 @@ use decide::nodes::Resources;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-type Amounts<'a> = BTreeMap<&'a str, i64>;
-
 /// Gives the effective request: the larger of all containers together and the peak while the pod starts, or what the
 /// pod as a whole asks for, plus overhead. A resize under way counts with the larger of old and new.
 pub(super) fn of(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
-    let mut total = Amounts::new();
+    let mut total = Amounts::default();
     for container in &spec.containers {
-        add(&mut total, &asked(container, status));
+        total.add(&asked(container, status));
     }
-    let mut sidecars = Amounts::new();
-    let mut peak = Amounts::new();
+    let mut sidecars = Amounts::default();
+    let mut peak = Amounts::default();
     for container in spec.init_containers.iter().flatten() {
         let mut now = asked(container, status);
         if is_sidecar(container) {
-            add(&mut sidecars, &now);
-            now.clear();
+            sidecars.add(&now);
+            now = Amounts::default();
         }
-        add(&mut now, &sidecars);
-        raise(&mut peak, &now);
+        now.add(&sidecars);
+        peak.raise(&now);
     }
-    add(&mut total, &sidecars);
-    raise(&mut total, &peak);
+    total.add(&sidecars);
+    total.raise(&peak);
     let whole = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
     for (name, quantity) in whole.into_iter().flatten() {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
-            total.insert(name, amount(name, quantity));
+            *total.of(name) = amount(name, quantity);
         }
     }
     for (name, quantity) in spec.overhead.iter().flatten() {
-        let sum = total.entry(name).or_default();
+        let sum = total.of(name);
         *sum = sum.saturating_add(amount(name, quantity));
     }
-    total.remove("pods");
-    total.into_iter().map(|(name, amount)| (name, amount.min(MOST))).collect()
+    let amounts = total.iter().filter(|(name, _)| *name != "pods");
+    amounts.map(|(name, amount)| (name, amount.min(MOST))).collect()
+}
+
+/// Amounts by name, in the making. Nearly every pod asks for cpu and memory alone.
+#[derive(Default)]
+struct Amounts<'a> {
+    cpu: i64,
+    memory: i64,
+    other: Vec<(&'a str, i64)>,
+}
+
+impl<'a> Amounts<'a> {
+    /// Gives the place of one amount, which starts at zero.
+    fn of(&mut self, name: &'a str) -> &mut i64 {
+        match name {
+            "cpu" => &mut self.cpu,
+            "memory" => &mut self.memory,
+            _ => {
+                let found = self.other.iter().position(|(n, _)| *n == name);
+                let at = found.unwrap_or_else(|| {
+                    self.other.push((name, 0));
+                    self.other.len() - 1
+                });
+                &mut self.other[at].1
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&'a str, i64)> {
+        let known = [("cpu", self.cpu), ("memory", self.memory)];
+        known.into_iter().chain(self.other.iter().copied())
+    }
+
+    fn add(&mut self, more: &Self) {
+        for (name, amount) in more.iter() {
+            let sum = self.of(name);
+            *sum = sum.saturating_add(amount);
+        }
+    }
+
+    fn raise(&mut self, least: &Self) {
+        for (name, amount) in least.iter() {
+            let larger = self.of(name);
+            *larger = (*larger).max(amount);
+        }
+    }
 }
 
 /// The most of one resource that a pod or a node is taken to have: a pebibyte, and so much of anything else. Sums over
@@ -53,9 +96,28 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
 
 /// Reads an amount: `cpu` in thousandths, everything else in whole units, never below zero.
 pub(super) fn amount(name: &str, quantity: &Quantity) -> i64 {
+    if let Some(amount) = plain(name == "cpu", &quantity.0) {
+        return amount;
+    }
     let quantity = crate::quantity::Quantity::parse(&quantity.0).unwrap_or_default();
     let amount = if name == "cpu" { quantity.milli_value() } else { quantity.value() };
     amount.max(0)
+}
+
+/// Reads the amounts that nearly everybody writes, such as `250m`, `4` and `512Mi`, which need no exact arithmetic.
+fn plain(is_cpu: bool, text: &str) -> Option<i64> {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, suffix) = text.split_at(end);
+    let number: i64 = digits.parse().ok()?;
+    let unit: i64 = match (is_cpu, suffix) {
+        (true, "m") | (false, "") => 1,
+        (true, "") => 1000,
+        (false, "Ki") => 1 << 10,
+        (false, "Mi") => 1 << 20,
+        (false, "Gi") => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
 }
 
 /// Reads what a node has.
@@ -66,22 +128,22 @@ pub(super) fn all(amounts: Option<&BTreeMap<String, Quantity>>) -> Resources {
 
 /// Gives what one container asks for. Where it only has a limit, that is its request: the API server sees to it.
 fn asked<'a>(container: &'a Container, status: Option<&'a PodStatus>) -> Amounts<'a> {
-    let mut out = Amounts::new();
+    let mut out = Amounts::default();
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
     for (name, quantity) in limits.into_iter().flatten().chain(requests.into_iter().flatten()) {
-        out.insert(name, amount(name, quantity));
+        *out.of(name) = amount(name, quantity);
     }
     let Some(given) = status.and_then(|s| status_of(container, s)) else { return out };
     if status.is_some_and(is_infeasible) {
-        out.clear();
+        out = Amounts::default();
     }
     let actual = given.resources.as_ref().and_then(|r| r.requests.as_ref());
     for (name, quantity) in
         given.allocated_resources.iter().flatten().chain(actual.into_iter().flatten())
     {
-        let larger = out.entry(name).or_default();
+        let larger = out.of(name);
         *larger = (*larger).max(amount(name, quantity));
     }
     out
@@ -102,20 +164,6 @@ fn is_infeasible(status: &PodStatus) -> bool {
             && c.status == "True"
             && c.reason.as_deref() == Some("Infeasible")
     })
-}
-
-fn add<'a>(total: &mut Amounts<'a>, more: &Amounts<'a>) {
-    for (name, amount) in more {
-        let sum = total.entry(name).or_default();
-        *sum = sum.saturating_add(*amount);
-    }
-}
-
-fn raise<'a>(total: &mut Amounts<'a>, least: &Amounts<'a>) {
-    for (name, amount) in least {
-        let larger = total.entry(name).or_default();
-        *larger = (*larger).max(*amount);
-    }
 }
 
 #[cfg(test)]
@@ -156,6 +204,22 @@ mod tests {
         ] {
             assert_eq!(requests(json!({"spec": spec})).0, cpu, "{spec}");
         }
+    }
+
+    #[test]
+    fn what_is_read_at_once_is_what_is_read_exactly() {
+        let texts =
+            ["0", "250m", "4", "512Mi", "1Ki", "3Gi", "9223372036854775807", "8589934592Gi"];
+        for text in texts {
+            let exact = crate::quantity::Quantity::parse(text).unwrap();
+            for (is_cpu, wanted) in [(true, exact.milli_value()), (false, exact.value())] {
+                let read = plain(is_cpu, text);
+                assert!(read.is_none_or(|read| read == wanted), "{text} is {wanted}, not {read:?}");
+            }
+        }
+        assert_eq!(plain(true, "250m"), Some(250));
+        assert_eq!(plain(false, "512Mi"), Some(512 << 20));
+        assert!(plain(false, "-1").is_none() && plain(false, "").is_none());
     }
 
     #[test]

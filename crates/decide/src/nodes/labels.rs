@@ -33,9 +33,12 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut all: Vec<(Box<str>, Box<str>)> =
             pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
-        all.reverse();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        all.dedup_by(|later, earlier| later.0 == earlier.0);
+        // Most come from a map, in order.
+        if !all.is_sorted_by(|a, b| a.0 < b.0) {
+            all.reverse();
+            all.sort_by(|a, b| a.0.cmp(&b.0));
+            all.dedup_by(|later, earlier| later.0 == earlier.0);
+        }
         Self(all.into_boxed_slice())
     }
 }

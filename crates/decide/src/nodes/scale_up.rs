@@ -6,6 +6,7 @@
 
 mod apply;
 mod option;
+mod twins;
 mod why;
 
 use std::cell::RefCell;

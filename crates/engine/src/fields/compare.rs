@@ -42,14 +42,24 @@ struct Difference {
 }
 
 impl Difference {
-    fn put(&mut self, element: Box<str>, below: Self) {
-        self.removed.children.put(element.clone(), below.removed);
-        self.modified.children.put(element.clone(), below.modified);
-        self.added.children.put(element, below.added);
+    /// Puts what differs below an element in place; where nothing does, its name is not even made.
+    fn put(&mut self, element: impl Fn() -> Box<str>, below: Self) {
+        let parts = [
+            (&mut self.removed, below.removed),
+            (&mut self.modified, below.modified),
+            (&mut self.added, below.added),
+        ];
+        for (part, below) in parts.into_iter().filter(|(_, below)| !below.is_empty()) {
+            part.children.put(element(), below);
+        }
     }
 }
 
 fn differ(old: Option<&Value>, new: Option<&Value>, shape: Option<Shape<'_>>) -> Difference {
+    // Most of an object stays as it is, and seeing that is cheaper than taking it apart.
+    if old == new {
+        return Difference::default();
+    }
     let (kind, are_alike) = atoms(shape, old, new);
     let mut difference = differ_as(kind, old, new);
     // A place whose type is open may change from a value to a map or back: then it differs as both.
@@ -116,7 +126,7 @@ fn maps(
     for name in names.chain(fresh) {
         let (left, right) = (old.and_then(|map| map.get(name)), new.and_then(|map| map.get(name)));
         let below = differ(left, right, entry(shape, name).0);
-        difference.put(element::field(name), below);
+        difference.put(|| element::field(name), below);
     }
     difference
 }
@@ -143,7 +153,7 @@ fn lists(old: &[Value], new: &[Value], list: Shape<'_>) -> Difference {
         };
         below.removed.is_member |= left.len() > 1 && right.len() < 2;
         below.added.is_member |= right.len() > 1 && left.len() < 2;
-        difference.put(element.clone(), below);
+        difference.put(|| element.clone(), below);
     }
     difference
 }

@@ -11,6 +11,7 @@ use decide::nodes::{
 use jiff::SignedDuration;
 
 use super::measure::{self, Figures};
+use super::objects;
 use super::world::{Dice, MIB, ZONE, group, node, runs, size, spec, spread, term, waits};
 
 /// One case: what is timed, what the peer takes, what we aim at.
@@ -41,6 +42,12 @@ impl fmt::Display for Timed {
 }
 
 impl Case {
+    /// Times reading all Kubernetes objects of the case, in seconds.
+    pub(super) fn convert(&self) -> f64 {
+        let objects = objects::of(&(self.make)());
+        measure::conversion(&objects)
+    }
+
     pub(super) fn measure(&self) -> Figures {
         let cluster = (self.make)();
         let scale_up = ScaleUpSettings { max_nodes: 100_000, ..ScaleUpSettings::default() };
@@ -54,9 +61,10 @@ impl Case {
         let settings = Settings { scale_up, scale_down, expanders, ..Settings::default() };
         match self.timed {
             Timed::Predicate => measure::predicate(&cluster),
-            Timed::Turn if cluster.workloads.is_empty() => measure::scale_up(&cluster, &settings),
-            Timed::Turn => measure::scale_down(&cluster, &settings),
-            Timed::Packing => measure::scale_up(&cluster, &settings),
+            Timed::Turn if !cluster.workloads.is_empty() => {
+                measure::scale_down(&cluster, &settings)
+            }
+            Timed::Turn | Timed::Packing => measure::scale_up(&cluster, &settings),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The two servers that are compared, each a process of its own.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub(super) trait Server {
     fn memory(&self) -> anyhow::Result<f64>;
 }
 
-/// `plimsoll up`, with its data on disk.
+/// The engine in a process of its own, with its data on disk.
 pub(super) struct Embedded {
     child: Child,
     data: PathBuf,
@@ -29,34 +29,32 @@ pub(super) struct Embedded {
 
 impl Embedded {
     pub(super) fn start() -> anyhow::Result<Self> {
-        let program = build()?;
+        let program = std::env::current_exe()?;
         let data = std::env::temp_dir().join(format!("plimsoll-bench-{}", std::process::id()));
         let started = Instant::now();
         let mut child = Command::new(program)
-            .args(["up", "--listen", "127.0.0.1:0", "--data"])
+            .arg("engine-alone")
             .arg(&data)
             .stdout(Stdio::piped())
             .spawn()
-            .context("could not start plimsoll")?;
+            .context("could not start the engine")?;
         let output = child.stdout.take().context("it has an output")?;
-        let ready = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .any(|l| l.starts_with("export KUBECONFIG="));
-        ensure!(ready, "plimsoll did not come up");
+        let ready = BufReader::new(output).lines().map_while(Result::ok).any(|l| l == READY);
+        ensure!(ready, "the engine did not come up");
         Ok(Self { child, data, start_ms: started.elapsed().as_secs_f64() * 1000.0 })
     }
 }
 
-/// Builds the program as its users have it.
-fn build() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "plimsoll"])
-        .status()?;
-    ensure!(built.success(), "plimsoll does not build");
-    let own = std::env::current_exe()?;
-    Ok(own.with_file_name("plimsoll"))
+/// What the engine's process says once it can be used.
+const READY: &str = "ready";
+
+/// Serves the engine alone, without what else `plimsoll up` starts, until the process is killed.
+pub(crate) async fn serve(data: &Path) -> anyhow::Result<()> {
+    let engine = engine::Engine::open(engine::Settings::in_directory(data)).await?;
+    let listening = engine.listen(([127, 0, 0, 1], 0).into()).await?;
+    engine.write_kubeconfig(&data.join("kubeconfig"), &listening)?;
+    writeln!(std::io::stdout(), "{READY}")?;
+    std::future::pending().await
 }
 
 impl Server for Embedded {

@@ -111,6 +111,11 @@ impl Profile {
         self.domain.is_empty() && self.local.affinity.is_empty()
     }
 
+    /// Tells whether nodes that are there may take these pods, or volumes say where they may be.
+    pub(in crate::nodes) fn looks_at_nodes(&self) -> bool {
+        self.may_fit_existing || !self.volumes.is_empty()
+    }
+
     /// Tells whether pods may have to go to more than one zone.
     pub(in crate::nodes) fn needs_other_domains(&self) -> bool {
         !self.domain.spread.is_empty() || self.domain.anti.iter().any(|anti| anti.means_itself)

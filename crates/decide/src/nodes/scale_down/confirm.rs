@@ -79,9 +79,8 @@ fn attempt(
         }
     }
     chosen.extend(done.into_iter().chain(left));
-    let none = |(at, pod): (usize, PodId)| {
-        (at, Keep::NoPlaceToMovePods(look.pod(pod).full_name().into()))
-    };
+    let none =
+        |(at, pod): (usize, PodId)| (at, Keep::NoPlaceToMovePods(look.pod(pod).full_name().into()));
     refused.map_or(Ok(()), |refused| Err(none(refused)))
 }
 
@@ -91,7 +90,12 @@ fn empty_together(snapshot: &mut Snapshot<'_>, found: &[Found], nodes: &[usize])
     let mark = snapshot.mark();
     let nodes = || nodes.iter().map(|at| &found[*at]);
     for found in nodes() {
-        snapshot.pods_on(found.node).to_vec().into_iter().rev().for_each(|pod| snapshot.remove(pod));
+        snapshot
+            .pods_on(found.node)
+            .to_vec()
+            .into_iter()
+            .rev()
+            .for_each(|pod| snapshot.remove(pod));
     }
     let mut waiting: Vec<(PodId, NodeId)> =
         nodes().flat_map(|f| f.pods.iter().copied().zip(f.places.iter().copied())).collect();

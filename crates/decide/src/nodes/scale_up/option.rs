@@ -32,7 +32,9 @@ impl<'a> Planning<'_, 'a> {
         let profiles = Profiles::of(&self.turn.snapshot, self.waiting.keys().copied(), &models);
         let is_small = candidates.len() * self.waiting.len() <= SMALL;
         let mut ranked: Vec<(f64, usize, Vec<Demand>)> = Vec::new();
-        for group in candidates {
+        let distinct =
+            if is_small { candidates.to_vec() } else { self.without_twins(candidates, &profiles) };
+        for group in &distinct {
             let demand = self.feasible(*group, &profiles);
             if !demand.is_empty() {
                 let hope = if is_small { 0.0 } else { self.hope(*group, &demand, &profiles) };
@@ -327,7 +329,7 @@ impl<'a> Planning<'_, 'a> {
     }
 }
 
-fn mould<'t>(turn: &'t Turn<'_>, group: usize) -> &'t Mould {
+pub(super) fn mould<'t>(turn: &'t Turn<'_>, group: usize) -> &'t Mould {
     turn.moulds[group].as_ref().expect("a candidate has a mould")
 }
 

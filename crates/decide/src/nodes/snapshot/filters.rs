@@ -102,6 +102,11 @@ impl Filters {
         number
     }
 
+    /// Tells whether some selector asks for nodes by name, so that two of one shape can differ.
+    pub(super) fn ask_for_names(&self) -> bool {
+        self.selectors.iter().any(|selector| selector.asks_for_names)
+    }
+
     /// Tells whether a selector takes a node of this shape.
     pub(super) fn selects(&self, selector: usize, shape: usize, node: &Like<'_>) -> bool {
         let selector = &self.selectors[selector];

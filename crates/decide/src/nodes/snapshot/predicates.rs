@@ -138,6 +138,18 @@ impl Snapshot<'_> {
         self.index.first(self.wanted(class), 0, could).is_some()
     }
 
+    /// Tells whether two nodes are the same to every class: they look alike, have as much left, and as many pods of each
+    /// sort are in their zones.
+    pub(in crate::nodes) fn are_twins(&self, a: NodeId, b: NodeId) -> bool {
+        let (one, other) = (&self.nodes[a], &self.nodes[b]);
+        one.shape == other.shape
+            && one.slots == other.slots
+            && self.free(a) == self.free(b)
+            && one.ports == other.ports
+            && !self.filters.ask_for_names()
+            && self.counters.are_alike(&self.topologies, a, b)
+    }
+
     fn wanted(&self, class: ClassId) -> Room {
         let request = &self.classes[class].request;
         let asked = |amount: i64| if amount > 0 { amount } else { i64::MIN };

@@ -125,6 +125,26 @@ impl Counters {
         }
     }
 
+    /// Tells whether the zones of two nodes are alike: the same pods are there, and as many nodes.
+    pub(super) fn are_alike(&self, topologies: &Topologies, a: NodeId, b: NodeId) -> bool {
+        let is_alike = |counts: &dyn Fn(u32) -> (u32, u32), a: u32, b: u32| {
+            (a == super::NO_DOMAIN) == (b == super::NO_DOMAIN) && counts(a) == counts(b)
+        };
+        let mut plain = self.plain.iter().filter(|c| !topologies.is_hostname(c.topology));
+        let mut spread = self.spread.iter().map(|c| (c, &self.regions[c.region]));
+        plain.all(|c| {
+            let domain = |node| topologies.domain(c.topology, node);
+            is_alike(&|d| (c.at(d), 0), domain(a), domain(b))
+        }) && spread.all(|(c, region)| {
+            topologies.is_hostname(region.scope.topology)
+                || is_alike(
+                    &|d| (c.at(d), region.nodes_in(d)),
+                    region.domain_of(a),
+                    region.domain_of(b),
+                )
+        })
+    }
+
     /// Forgets the newest node, which has no pods.
     pub(super) fn pop_node(&mut self) {
         for region in &mut self.regions {
