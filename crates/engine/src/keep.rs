@@ -50,11 +50,7 @@ pub(crate) struct Owner {
 impl Meta {
     /// Reads only the metadata of an object.
     pub(crate) fn of(object: &Object) -> Self {
-        #[derive(Deserialize)]
-        struct Head {
-            metadata: Meta,
-        }
-        serde_json::from_slice::<Head>(object.body()).map(|head| head.metadata).unwrap_or_default()
+        object.metadata().unwrap_or_default()
     }
 }
 

@@ -8,6 +8,7 @@
 mod backend;
 mod disk;
 mod object;
+mod pack;
 mod state;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub(crate) use object::{Body, Object};
 pub(crate) use state::{Change, Page};
 
 use crate::Clock;
+use pack::Packer;
 use state::State;
 
 /// How much of the past is kept for watchers and for reading lists page by page.
@@ -98,6 +100,7 @@ struct Shared {
     feeds: Mutex<Vec<UnboundedSender<Arc<Change>>>>,
     clock: Clock,
     history: History,
+    packer: Packer,
 }
 
 enum Writer {
@@ -116,14 +119,14 @@ struct Committer {
 impl Store {
     /// Opens a store that forgets everything when it is dropped.
     pub(crate) fn in_memory(clock: Clock, history: History) -> Self {
-        let shared = Shared::new(State::default(), clock, history);
+        let shared = Shared::new(State::default(), Packer::default(), clock, history);
         Self { shared, writer: Writer::Memory(Mutex::new(())) }
     }
 
     /// Opens the store in a directory.
     pub(crate) fn on_disk(dir: &Path, clock: Clock, history: History) -> Result<Self, StoreError> {
-        let (disk, state) = disk::open(dir, history)?;
-        let shared = Shared::new(state, clock, history);
+        let (disk, state, packer) = disk::open(dir, history)?;
+        let shared = Shared::new(state, packer, clock, history);
         let (jobs, queue) = mpsc::channel();
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -195,7 +198,8 @@ impl Store {
     }
 
     /// Makes a change, and waits until it is safe. Gives the object as it is after it, or as it last was.
-    pub(crate) async fn write(&self, write: Write) -> Result<Object, WriteError> {
+    pub(crate) async fn write(&self, mut write: Write) -> Result<Object, WriteError> {
+        write.body = write.body.map(|body| body.packed(&self.shared.packer, &write.collection));
         match &self.writer {
             Writer::Memory(turn) => {
                 let _turn = turn.lock().expect("no one panics while holding it");
@@ -233,9 +237,9 @@ impl Drop for Store {
 }
 
 impl Shared {
-    fn new(state: State, clock: Clock, history: History) -> Arc<Self> {
-        let state = RwLock::new(state);
-        Arc::new(Self { state, signals: Mutex::default(), feeds: Mutex::default(), clock, history })
+    fn new(state: State, packer: Packer, clock: Clock, history: History) -> Arc<Self> {
+        let (state, signals, feeds) = (RwLock::new(state), Mutex::default(), Mutex::default());
+        Arc::new(Self { state, signals, feeds, clock, history, packer })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {

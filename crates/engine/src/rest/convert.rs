@@ -6,6 +6,8 @@
 mod autoscaler;
 mod event;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::resource::{Origin, Resource};
@@ -41,13 +43,15 @@ pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
 }
 
 /// Gives an object as it is kept.
-pub(crate) fn kept(resource: &Resource, mut value: Value) -> Value {
-    if !is_kept_as_served(resource) && resource.custom.is_none() {
-        if resource.plural == "events" {
-            event::kept(&mut value)
-        } else {
-            autoscaler::kept(&mut value)
-        }
+pub(crate) fn kept<'v>(resource: &Resource, value: &'v Value) -> Cow<'v, Value> {
+    if is_kept_as_served(resource) || resource.custom.is_some() {
+        return Cow::Borrowed(value);
     }
-    value
+    let mut value = value.clone();
+    if resource.plural == "events" {
+        event::kept(&mut value)
+    } else {
+        autoscaler::kept(&mut value)
+    }
+    Cow::Owned(value)
 }

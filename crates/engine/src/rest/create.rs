@@ -89,7 +89,7 @@ pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<
         }
         return Ok(Written::WouldBe(object));
     }
-    let body = Body::new(&convert::kept(&call.resource, object));
+    let body = Body::new(&convert::kept(&call.resource, &object));
     let collection = Arc::clone(&call.resource.storage);
     let write = Write { collection, key: Arc::from(key), expected: None, body: Some(body) };
     let stored = store.write(write).await.map_err(|err| match err {

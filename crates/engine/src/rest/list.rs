@@ -86,7 +86,7 @@ pub(super) fn answer(call: &Call) -> Answer<Reply> {
 
 /// Writes a list from the JSON that is kept, without reading it.
 fn json(call: &Call, metadata: &Map<String, Value>, listed: &Listed) -> Bytes {
-    let size: usize = listed.items.iter().map(|(_, object)| object.body().len() + 128).sum();
+    let size: usize = listed.items.iter().map(|(_, object)| object.size() + 128).sum();
     let mut out = Vec::with_capacity(size + 256);
     let head = format!(
         r#"{{"kind":"{}","apiVersion":"{}","metadata":{},"items":["#,

@@ -1,6 +1,5 @@
 //! Which objects does a list or watch ask for?
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -21,16 +20,10 @@ pub(crate) struct Selection {
 }
 
 /// The part of an object that label selectors look at.
-#[derive(Deserialize)]
-struct Labelled<'a> {
-    #[serde(borrow)]
-    metadata: LabelledMeta<'a>,
-}
-
-#[derive(Deserialize)]
-struct LabelledMeta<'a> {
-    #[serde(borrow, default)]
-    labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+#[derive(Default, Deserialize)]
+struct Labelled {
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
 }
 
 impl Selection {
@@ -82,8 +75,8 @@ impl Selection {
         if self.labels.is_everything() {
             return true;
         }
-        let labelled: Result<Labelled<'_>, _> = serde_json::from_slice(object.body());
-        let labels = labelled.ok().and_then(|l| l.metadata.labels).unwrap_or_default();
-        self.labels.matches_with(|key| labels.get(key).map(|value| &**value))
+        let labelled: Labelled = object.metadata().unwrap_or_default();
+        let labels = labelled.labels.unwrap_or_default();
+        self.labels.matches_with(|key| labels.get(key).map(String::as_str))
     }
 }

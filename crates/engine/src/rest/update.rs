@@ -73,7 +73,7 @@ pub(super) async fn change(
         if call.query.is_dry_run() {
             return Ok(Changed { written: Written::WouldBe(new), is_new: false });
         }
-        let body = Body::new(&convert::kept(resource, new.clone()));
+        let body = Body::new(&convert::kept(resource, &new));
         if body.is_same(&seen) && !is_gone {
             return Ok(Changed { written: Written::Stored(seen), is_new: false });
         }
@@ -163,7 +163,7 @@ fn ends_with(call: &Call, new: &Value, old: &Value) -> bool {
 pub(super) async fn replace(call: &Call, seen: &Object, new: &Value) -> Result<Object, WriteError> {
     let name = meta::text(new, "name");
     let key = Arc::from(call.resource.key(Some(meta::text(new, "namespace")), name));
-    let body = Some(Body::new(&convert::kept(&call.resource, new.clone())));
+    let body = Some(Body::new(&convert::kept(&call.resource, new)));
     let collection = Arc::clone(&call.resource.storage);
     let stored = call
         .core

@@ -160,11 +160,7 @@ impl Watch {
             return;
         }
         if self.is_shared && self.selection.is_everything() {
-            let event = change.event.get().cloned().unwrap_or_else(|| {
-                let event = self.event(kind_of(change), &change.object);
-                let _ = change.event.set(event.clone());
-                event
-            });
+            let event = change.event(|| self.event(kind_of(change), &change.object));
             self.waiting.push_back(event);
             return;
         }
@@ -185,7 +181,7 @@ impl Watch {
 
     fn event(&mut self, kind: &str, object: &Object) -> Bytes {
         if self.form == Form::JSON && convert::is_kept_as_served(&self.resource) {
-            let mut out = Vec::with_capacity(object.body().len() + 160);
+            let mut out = Vec::with_capacity(object.size() + 160);
             out.extend_from_slice(format!(r#"{{"type":"{kind}","object":"#).as_bytes());
             object.write(&self.resource.opening, &mut out);
             out.extend_from_slice(b"}\n");

@@ -14,6 +14,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTran
 use tokio::sync::oneshot;
 
 use super::backend::Backend;
+use super::pack::Packer;
 use super::state::State;
 use super::{Change, History, Object, Shared, StoreError, Write, WriteError};
 use codec::Stored;
@@ -45,7 +46,7 @@ pub(super) struct Disk {
 }
 
 /// Opens the file in a directory and reads it all; one that is damaged or too new is left alone.
-pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State), StoreError> {
+pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State, Packer), StoreError> {
     let path = dir.join("objects.redb");
     let shown = path.display().to_string();
     let io = |source| StoreError::Io { path: shown.clone(), source };
@@ -63,12 +64,12 @@ pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State), StoreE
     // redb takes some damage for a mistake in the program, and panics.
     let read = catch_unwind(AssertUnwindSafe(|| read(backend.clone(), history)));
     let read = read.map_err(|_| damaged("its pages contradict each other".to_owned()))?;
-    let (database, state) = read.map_err(|why| match why {
+    let (database, state, packer) = read.map_err(|why| match why {
         Unreadable::Newer(found) => StoreError::Newer { path: shown.clone(), found, known: FORMAT },
         Unreadable::Damaged(what) => damaged(what),
     })?;
     backend.accept().map_err(io)?;
-    Ok((Disk { database }, state))
+    Ok((Disk { database }, state, packer))
 }
 
 /// Why a file cannot be read.
@@ -83,11 +84,12 @@ impl<E: std::error::Error> From<E> for Unreadable {
     }
 }
 
-fn read(backend: Backend, history: History) -> Result<(Database, State), Unreadable> {
+fn read(backend: Backend, history: History) -> Result<(Database, State, Packer), Unreadable> {
     let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
     prepare(&database)?;
     let reading = database.begin_read()?;
     let version = reading.open_table(META)?.get("version")?.map_or(1, |v| v.value());
+    let packer = Packer::default();
     let mut objects: Vec<(Arc<str>, Arc<str>, Object)> = Vec::new();
     for entry in reading.open_table(OBJECTS)?.iter()? {
         let (place, stored) = entry?;
@@ -98,13 +100,16 @@ fn read(backend: Backend, history: History) -> Result<(Database, State), Unreada
             collection = Arc::clone(last);
         }
         let object = codec::object(stored.value()).ok_or_else(broken)?;
+        let object = object.packed(&packer, &collection);
         objects.push((collection, key, object));
     }
     let mut stored = Vec::new();
     for entry in reading.open_table(CHANGES)?.iter()? {
         let (at, change) = entry?;
         let broken = || Unreadable::Damaged(format!("change {} is not whole", at.value()));
-        stored.push((at.value(), codec::change(change.value()).ok_or_else(broken)?));
+        let mut change = codec::change(change.value()).ok_or_else(broken)?;
+        change.before = change.before.map(|before| before.packed(&packer, &change.collection));
+        stored.push((at.value(), change));
     }
     let forgotten = stored.first().map_or(version, |(first, _)| first - 1);
     let changes = replay(&objects, stored, version)?;
@@ -112,7 +117,7 @@ fn read(backend: Backend, history: History) -> Result<(Database, State), Unreada
     state.restore_changes(changes);
     drop(state.trim(i64::MIN, &history));
     drop(reading);
-    Ok((database, state))
+    Ok((database, state, packer))
 }
 
 /// Makes the tables of a new file, and refuses a newer one.

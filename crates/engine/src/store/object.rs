@@ -2,25 +2,29 @@
 //!
 //! As its JSON without `apiVersion`, `kind` and `metadata.resourceVersion`: the first two depend on who asks, and the
 //! third is only known when the object is stored. What is kept starts with its metadata, so that all three can be
-//! put in front without reading it.
+//! put in front without reading it. In memory it may be kept as a difference: see `pack`.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+use super::pack::{Packed, Packer};
 
 /// What every kept object starts with.
 const START: &[u8] = br#"{"metadata":{"#;
 
 /// The JSON of an object that is not stored yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Body(Bytes);
+pub(crate) struct Body(Packed);
 
 /// An object at a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     version: u64,
-    body: Bytes,
+    body: Packed,
 }
 
 impl Body {
@@ -35,12 +39,17 @@ impl Body {
         out.push(b'}');
         fields(&mut out, object, &["apiVersion", "kind", "metadata"], false);
         out.push(b'}');
-        Self(Bytes::from(out.into_boxed_slice()))
+        Self(Packed::Whole(Bytes::from(out.into_boxed_slice())))
     }
 
     /// Tells whether an object already is this.
     pub(crate) fn is_same(&self, object: &Object) -> bool {
-        self.0 == object.body
+        self.0.len() == object.body.len() && self.0.bytes() == object.body.bytes()
+    }
+
+    /// Gives the same, kept in less memory if the collection has others like it.
+    pub(super) fn packed(self, packer: &Packer, collection: &Arc<str>) -> Self {
+        Self(packer.pack(collection, self.0))
     }
 
     /// Gives the object at a version.
@@ -66,7 +75,12 @@ impl Object {
     /// Reads an object back from the disk.
     pub(super) fn restored(version: u64, body: &[u8]) -> Option<Self> {
         let is_whole = body.starts_with(START) && body.ends_with(b"}");
-        is_whole.then(|| Self { version, body: Bytes::copy_from_slice(body) })
+        is_whole.then(|| Self { version, body: Packed::Whole(Bytes::copy_from_slice(body)) })
+    }
+
+    /// Gives the same, kept in less memory if the collection has others like it.
+    pub(super) fn packed(self, packer: &Packer, collection: &Arc<str>) -> Self {
+        Self { body: packer.pack(collection, self.body), ..self }
     }
 
     /// Gives the version.
@@ -80,13 +94,26 @@ impl Object {
     }
 
     /// Gives what is kept.
-    pub(crate) fn body(&self) -> &[u8] {
-        &self.body
+    pub(super) fn body(&self) -> Bytes {
+        self.body.bytes()
+    }
+
+    /// Gives about how many bytes its JSON has.
+    pub(crate) fn size(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Reads the metadata, or some of it, and nothing else.
+    pub(crate) fn metadata<T: DeserializeOwned>(&self) -> Option<T> {
+        let body = self.body.bytes();
+        // It comes first, and what follows it is not even looked at.
+        let start = START.len() - 1;
+        T::deserialize(&mut serde_json::Deserializer::from_slice(&body[start..])).ok()
     }
 
     /// Tells whether a word occurs anywhere in the object; a cheap look before reading it.
     pub(crate) fn mentions(&self, word: &[u8]) -> bool {
-        self.body.windows(word.len()).any(|w| w == word)
+        self.body.bytes().windows(word.len()).any(|w| w == word)
     }
 
     /// Writes the JSON of the object, opened by what `Resource::opening` says.
@@ -103,7 +130,8 @@ impl Object {
     }
 
     fn rest(&self, out: &mut Vec<u8>) {
-        let rest = &self.body[START.len()..];
+        let body = self.body.bytes();
+        let rest = &body[START.len()..];
         let comma = if rest.first() == Some(&b'}') { "" } else { "," };
         write!(out, r#""resourceVersion":"{}"{comma}"#, self.version)
             .expect("memory can always be written to");
@@ -113,7 +141,7 @@ impl Object {
     /// Reads the object.
     pub(crate) fn value(&self, api_version: &str, kind: &str) -> Value {
         let mut value: Value =
-            serde_json::from_slice(&self.body).expect("only valid JSON is ever kept");
+            serde_json::from_slice(&self.body.bytes()).expect("only valid JSON is ever kept");
         value["apiVersion"] = api_version.into();
         value["kind"] = kind.into();
         value["metadata"]["resourceVersion"] = self.version.to_string().into();

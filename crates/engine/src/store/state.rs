@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
 use super::{Expired, History, Object};
+
+/// How many events of a collection are kept as they were written.
+const RECENT: usize = 1024;
 
 /// One change of one object.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ pub(crate) struct Change {
     pub(crate) before: Option<Object>,
     /// Whether the object is gone.
     pub(crate) deleted: bool,
-    /// The event as watchers get it, written by the first of them.
-    pub(crate) event: OnceLock<Bytes>,
+    /// The event as watchers get it, written by the first of them and kept while the change is recent.
+    event: Mutex<Option<Bytes>>,
 }
 
 impl Change {
@@ -39,7 +42,17 @@ impl Change {
         before: Option<Object>,
         deleted: bool,
     ) -> Self {
-        Self { at, collection, key, object, before, deleted, event: OnceLock::new() }
+        Self { at, collection, key, object, before, deleted, event: Mutex::default() }
+    }
+
+    /// Gives the event as watchers get it, which `write` writes unless another watcher just did.
+    pub(crate) fn event(&self, write: impl FnOnce() -> Bytes) -> Bytes {
+        let mut event = self.event.lock().expect("no one panics while holding it");
+        event.get_or_insert_with(write).clone()
+    }
+
+    fn forget_event(&self) {
+        self.event.lock().expect("no one panics while holding it").take();
     }
 
     /// Gives the version that the change made.
@@ -190,7 +203,12 @@ impl State {
 
     fn remember(&mut self, change: Arc<Change>) {
         self.order.push_back((change.at, Arc::clone(&change.collection)));
-        self.collection(&change.collection).changes.push_back(change);
+        let changes = &mut self.collection(&change.collection).changes;
+        changes.push_back(change);
+        // Watchers that keep up have had it by now, and one that does not writes it again.
+        if let Some(old) = changes.len().checked_sub(RECENT).and_then(|at| changes.get(at)) {
+            old.forget_event();
+        }
     }
 
     fn collection(&mut self, name: &Arc<str>) -> &mut Collection {

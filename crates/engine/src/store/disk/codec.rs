@@ -25,7 +25,7 @@ pub(super) fn split(place: &str) -> Option<(Arc<str>, Arc<str>)> {
 
 /// Writes an object.
 pub(super) fn write_object(object: &Object) -> Vec<u8> {
-    let mut out = Vec::with_capacity(object.body().len() + 16);
+    let mut out = Vec::with_capacity(object.size() + 16);
     put_object(&mut out, object);
     seal(out)
 }
@@ -64,7 +64,7 @@ pub(super) fn change(bytes: &[u8]) -> Option<Stored> {
 
 fn put_object(out: &mut Vec<u8>, object: &Object) {
     out.extend_from_slice(&object.version().to_le_bytes());
-    out.extend_from_slice(object.body());
+    out.extend_from_slice(&object.body());
 }
 
 fn take_object(bytes: &[u8]) -> Option<Object> {
