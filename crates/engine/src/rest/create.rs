@@ -46,12 +46,13 @@ pub(super) async fn answer(call: &Call) -> Answer<Reply> {
 pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer<Written> {
     let base = meta::text(&object, "generateName").to_owned();
     let is_generated = meta::text(&object, "name").is_empty() && !base.is_empty();
-    let mut tries = if is_generated { 8 } else { 1 };
+    if !is_generated {
+        return create_named(call, object, owners).await;
+    }
+    let mut tries = 8;
     loop {
         let mut object = object.clone();
-        if is_generated {
-            meta::set(&mut object, "name", Some(meta::generated_name(&base).into()));
-        }
+        meta::set(&mut object, "name", Some(meta::generated_name(&base).into()));
         tries -= 1;
         match create_named(call, object, owners).await {
             Err(status) if status.reason == "AlreadyExists" && tries > 0 => {}
