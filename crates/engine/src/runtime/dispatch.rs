@@ -134,7 +134,7 @@ impl Dispatcher {
         self.core.store.each_of("pods", |key, object| pods.push((Arc::clone(key), object.clone())));
         let mut lost = Vec::new();
         for (key, object) in pods {
-            let Ok(head) = serde_json::from_slice::<Head>(object.body()) else { continue };
+            let Ok(head) = serde_json::from_slice::<Head>(&object.body()) else { continue };
             if !self.is_ours(&head.spec.node_name) {
                 continue;
             }
@@ -190,7 +190,7 @@ impl Dispatcher {
 
     /// A simulated node is whatever says so. One that is gone takes its pods with it, as a machine does.
     fn node(&mut self, key: &Arc<str>, object: Option<&Object>) {
-        let head = object.and_then(|o| serde_json::from_slice::<Head>(o.body()).ok());
+        let head = object.and_then(|o| serde_json::from_slice::<Head>(&o.body()).ok());
         if head.is_some_and(|head| {
             head.metadata.labels.get(SIMULATED_LABEL).is_some_and(|v| &**v == "true")
         }) {
@@ -215,7 +215,7 @@ impl Dispatcher {
     }
 
     fn pod(&mut self, key: &Arc<str>, object: &Object) {
-        let Ok(head) = serde_json::from_slice::<Head>(object.body()) else { return };
+        let Ok(head) = serde_json::from_slice::<Head>(&object.body()) else { return };
         let is_going = head.metadata.deletion_timestamp.is_some();
         let grace = Duration::from_secs(head.metadata.deletion_grace_period_seconds);
         if let Some(running) = self.running.get(&head.metadata.uid) {
@@ -229,7 +229,7 @@ impl Dispatcher {
         if head.spec.node_name.is_empty() || is_over || !self.is_ours(&head.spec.node_name) {
             return;
         }
-        let Ok(pod) = serde_json::from_slice::<Pod>(object.body()) else { return };
+        let Ok(pod) = serde_json::from_slice::<Pod>(&object.body()) else { return };
         let (wish, wanted) = watch::channel(if is_going { Wish::Stop(grace) } else { Wish::Run });
         let object = PodRef::new(&self.core, key, &head.metadata.uid);
         let task = Task { object, pod: Arc::new(pod), wish: wanted };
@@ -244,7 +244,7 @@ impl Dispatcher {
     }
 
     fn gone(&mut self, object: &Object) {
-        let Ok(head) = serde_json::from_slice::<Head>(object.body()) else { return };
+        let Ok(head) = serde_json::from_slice::<Head>(&object.body()) else { return };
         if let Some(running) = self.running.remove(&head.metadata.uid) {
             tracing::trace!(key = &*running.key, "a pod is gone");
             tell(&running.wish, Wish::Gone);

@@ -112,7 +112,7 @@ impl Head {
 impl Seen {
     pub(super) fn namespace(&mut self, key: &str, object: Option<&Object>) {
         self.namespaces.remove(key);
-        let read = object.and_then(|o| serde_json::from_slice::<k8s::Namespace>(o.body()).ok());
+        let read = object.and_then(|o| serde_json::from_slice::<k8s::Namespace>(&o.body()).ok());
         if let Some(namespace) = read {
             let labels = namespace.metadata.labels.into_iter().flatten().collect();
             self.namespaces.insert(key.into(), labels);
@@ -120,9 +120,9 @@ impl Seen {
     }
 
     pub(super) fn node(&mut self, core: &Core, key: &Arc<str>, object: Option<&Object>) {
-        let read = object.and_then(|o| serde_json::from_slice::<k8s::Node>(o.body()).ok());
+        let read = object.and_then(|o| serde_json::from_slice::<k8s::Node>(&o.body()).ok());
         let csi = core.store.get("csinodes.storage.k8s.io", key);
-        let csi = csi.and_then(|o| serde_json::from_slice(o.body()).ok());
+        let csi = csi.and_then(|o| serde_json::from_slice(&o.body()).ok());
         match read.map(|node| api::nodes::node(&node, csi.as_ref())) {
             Some(node) => drop(self.nodes.insert(Arc::clone(key), node)),
             None => drop(self.nodes.remove(key)),
@@ -139,7 +139,7 @@ impl Seen {
     }
 
     pub(super) fn pod(&mut self, core: &Core, key: &Arc<str>, object: Option<&Object>) {
-        let head = object.and_then(|o| serde_json::from_slice::<Head>(o.body()).ok());
+        let head = object.and_then(|o| serde_json::from_slice::<Head>(&o.body()).ok());
         let Some((object, head)) = object.zip(head).filter(|(_, head)| !head.is_finished()) else {
             return self.forget(key);
         };
@@ -317,7 +317,7 @@ fn is_choosy(spec: &PodSpec) -> bool {
 
 /// Reads a pod in full.
 fn read(core: &Core, key: &str, object: &Object) -> Option<Known> {
-    let pod: k8s::Pod = serde_json::from_slice(object.body()).ok()?;
+    let pod: k8s::Pod = serde_json::from_slice(&object.body()).ok()?;
     let claims = object.mentions(b"persistentVolumeClaim");
     let storage = if claims { storage(core, split(key).0) } else { Storage::default() };
     let volumes = Volumes {
@@ -348,7 +348,7 @@ fn storage(core: &Core, namespace: Option<&str>) -> Storage {
     fn all<T: serde::de::DeserializeOwned>(core: &Core, collection: &str, prefix: &str) -> Vec<T> {
         let page = core.store.list(collection, prefix, None, usize::MAX, None);
         let items = page.map(|page| page.items).unwrap_or_default();
-        items.iter().filter_map(|(_, o)| serde_json::from_slice(o.body()).ok()).collect()
+        items.iter().filter_map(|(_, o)| serde_json::from_slice(&o.body()).ok()).collect()
     }
     Storage {
         claims: all(core, "persistentvolumeclaims", &format!("{}/", namespace.unwrap_or_default())),

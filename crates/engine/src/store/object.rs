@@ -94,7 +94,7 @@ impl Object {
     }
 
     /// Gives what is kept.
-    pub(super) fn body(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         self.body.bytes()
     }
 
