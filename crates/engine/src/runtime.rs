@@ -126,7 +126,8 @@ struct Machine {
     has_local: bool,
     local: Option<Local>,
     simulated: Simulated,
-    spawner: Spawner,
+    /// What starts processes in the host's network.
+    spawner: Option<Spawner>,
     networking: Networking,
     docker: Option<docker::Engine>,
     /// How many addresses were given to simulated pods.
@@ -164,15 +165,16 @@ pub struct Runtime {
 /// Starts scheduling and running pods.
 pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtime, RuntimeError> {
     let Settings { local, simulated } = settings;
-    let spawner = Spawner::on_host().await.map_err(RuntimeError::Thread)?;
-    let networking = match &local {
-        Some(local) => network::find_out(local).await,
-        None => Networking::Host { why: "no pod runs here".to_owned() },
+    // Where no pod runs there is nothing to wait for but the clock, so that simulations are the same every time.
+    let (spawner, networking) = match &local {
+        Some(local) => {
+            leftovers::end();
+            allow_many_files();
+            let spawner = Spawner::on_host().await.map_err(RuntimeError::Thread)?;
+            (Some(spawner), network::find_out(local).await)
+        }
+        None => (None, Networking::Host { why: "no pod runs here".to_owned() }),
     };
-    if local.is_some() {
-        leftovers::end();
-        allow_many_files();
-    }
     let docker = match local.as_ref().and_then(|local| local.docker.as_deref()) {
         Some(socket) => docker::Engine::find(socket).await,
         None => None,

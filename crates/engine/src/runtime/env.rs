@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector,
+};
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::schema::quantity::Quantity;
 
 /// Names and values.
 pub(super) type Variables = BTreeMap<String, String>;
@@ -77,7 +80,7 @@ impl Source<'_> {
             return self.field(field).map(Some);
         }
         if let Some(field) = &source.resource_field_ref {
-            return Ok(Some(resource(container, &field.resource)));
+            return Ok(Some(resource(container, field)));
         }
         let (what, name, key, optional) = match (&source.config_map_key_ref, &source.secret_key_ref)
         {
@@ -132,15 +135,19 @@ impl Source<'_> {
     }
 }
 
-/// Gives a limit or request of a container in whole units; nothing asked is 0.
-fn resource(container: &Container, path: &str) -> String {
-    let (kind, name) = path.split_once('.').unwrap_or(("", path));
+/// Gives a limit or request of a container in units of the divisor, rounded up; nothing asked is 0.
+fn resource(container: &Container, field: &ResourceFieldSelector) -> String {
+    let (kind, name) = field.resource.split_once('.').unwrap_or(("", &field.resource));
     let resources = container.resources.as_ref();
     let amounts = match kind {
         "limits" => resources.and_then(|r| r.limits.as_ref()),
         _ => resources.and_then(|r| r.requests.as_ref()),
     };
-    amounts.and_then(|a| a.get(name)).map_or_else(|| "0".to_owned(), |quantity| quantity.0.clone())
+    let milli = |text: &str| Quantity::parse(text).map(Quantity::milli).unwrap_or(0);
+    let amount = amounts.and_then(|a| a.get(name)).map_or(0, |quantity| milli(&quantity.0));
+    let unit = field.divisor.as_ref().map_or(0, |divisor| milli(&divisor.0));
+    let unit = if unit > 0 { unit } else { 1000 };
+    (amount.max(0) + unit - 1).div_euclid(unit).to_string()
 }
 
 /// Fills in `$(NAME)` where there is such a variable; `$$` is one `$`.
@@ -177,6 +184,25 @@ pub(super) fn expand(text: &str, variables: &Variables) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_in_units_rounded_up() {
+        let container = serde_json::json!({
+            "name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}}
+        });
+        let container: Container = serde_json::from_value(container).unwrap();
+        for (resource, divisor, wanted) in [
+            ("limits.cpu", None, "2"),
+            ("limits.cpu", Some("1m"), "1500"),
+            ("limits.memory", None, "67108864"),
+            ("limits.memory", Some("1Mi"), "64"),
+            ("requests.cpu", None, "0"),
+        ] {
+            let field = serde_json::json!({"resource": resource, "divisor": divisor});
+            let field = serde_json::from_value(field).unwrap();
+            assert_eq!(super::resource(&container, &field), wanted, "{resource} {divisor:?}");
+        }
+    }
 
     #[test]
     fn variables_are_filled_in_where_they_are_known() {

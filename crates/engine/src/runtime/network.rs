@@ -61,7 +61,9 @@ impl PodNetwork {
         if machine.networking == Networking::Namespaces && !on_host {
             return Ok(Self::Own(OwnNetwork::new(local, pod).await?));
         }
-        Ok(Self::Shared(SharedNetwork::new(local, pod)?, machine.spawner.clone()))
+        let spawner = machine.spawner.clone();
+        let spawner = spawner.ok_or_else(|| io::Error::other("no process runs here"))?;
+        Ok(Self::Shared(SharedNetwork::new(local, pod)?, spawner))
     }
 
     /// Gives the variables that a container gets on top of its own.

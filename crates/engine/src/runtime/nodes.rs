@@ -131,7 +131,10 @@ pub(super) async fn simulate(core: &Arc<Core>, simulated: &Simulated) {
     let served = core.registry.served();
     let Some(nodes) = served.find("", "v1", "nodes") else { return };
     let mut extra = Vec::new();
-    core.store.each_of("nodes", |key, _| {
+    core.store.each_of("nodes", |key, node| {
+        if !node.mentions(SIMULATED_LABEL.as_bytes()) {
+            return;
+        }
         let number = split(key).1.strip_prefix("sim-").and_then(|n| n.parse::<usize>().ok());
         extra.extend(number.filter(|n| *n > simulated.count).map(|_| key.to_string()));
     });

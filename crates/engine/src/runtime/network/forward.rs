@@ -20,14 +20,22 @@ pub(super) async fn start(inside: &Spawner, local: &Local, pod: &Pod) -> io::Res
     for (_, container) in containers(pod) {
         for port in container.ports.iter().flatten() {
             let protocol = port.protocol.as_deref().unwrap_or("TCP");
-            let forward = one(inside, local, port, protocol).await.map_err(|err| {
-                let number = port.host_port.unwrap_or_default();
-                io::Error::new(err.kind(), format!("host port {number}/{protocol}: {err}"))
-            });
+            let forward = one(inside, local, port, protocol).await;
+            let forward = forward.map_err(|err| explain(&err, port, protocol));
             forwards.extend(forward?);
         }
     }
     Ok(forwards)
+}
+
+fn explain(err: &io::Error, port: &ContainerPort, protocol: &str) -> io::Error {
+    let number = port.host_port.unwrap_or_default();
+    let what = if err.kind() == io::ErrorKind::AddrInUse {
+        "another program listens on it; stop that one, or use other ports".to_owned()
+    } else {
+        err.to_string()
+    };
+    io::Error::new(err.kind(), format!("host port {number}/{protocol}: {what}"))
 }
 
 async fn one(

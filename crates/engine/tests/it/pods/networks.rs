@@ -109,7 +109,33 @@ async fn a_host_port_that_is_taken_is_named_and_the_pod_starts_once_it_is_free()
     let port = free_ports(1)[0];
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     machine.create("a", server(port)).await;
-    machine.until_event(&format!("host port {port}/TCP: ")).await;
+    machine.until_event(&format!("host port {port}/TCP: another program listens on it")).await;
     drop(taken);
     machine.until_phase("a", "Running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: it starts 500 processes"]
+async fn five_hundred_processes_start_and_stop() {
+    let machine = machine(local()).await;
+    let ports = free_ports(500);
+    let began = std::time::Instant::now();
+    for (index, port) in ports.iter().enumerate() {
+        let script = "exec sleep 1000";
+        let port = json!([{"containerPort": 7654, "hostPort": port, "protocol": "UDP"}]);
+        let container =
+            json!({"name": "c", "image": "i", "command": ["sh", "-c", script], "ports": port});
+        machine.create(&format!("s{index}"), json!({"containers": [container]})).await;
+    }
+    eprintln!("created after {:?}", began.elapsed());
+    for index in 0..ports.len() {
+        machine.until_phase(&format!("s{index}"), "Running").await;
+    }
+    eprintln!("running after {:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    machine.pods().delete_collection(&Default::default(), &Default::default()).await.unwrap();
+    for index in 0..ports.len() {
+        machine.until_gone(&format!("s{index}")).await;
+    }
+    eprintln!("gone after {:?}", began.elapsed());
 }
