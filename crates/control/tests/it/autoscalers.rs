@@ -1,5 +1,6 @@
 //! Fleet autoscalers: what makes them look, what they say, and what they do when things go wrong.
 
+mod day;
 mod refused;
 mod sizes;
 mod web;

@@ -25,6 +25,8 @@ const KEEP: i64 = -3;
 #[derive(Default)]
 struct Does {
     answer: AtomicI64,
+    /// Wants so many beyond those in use, unless it is 0.
+    adds: AtomicI64,
     asked: AtomicUsize,
 }
 
@@ -40,6 +42,10 @@ impl Webhook {
 
     pub(super) fn wants(&self, replicas: i64) {
         self.does.answer.store(replicas, Ordering::SeqCst);
+    }
+
+    pub(super) fn adds(&self, spare: i64) {
+        self.does.adds.store(spare, Ordering::SeqCst);
     }
 
     pub(super) fn fails(&self) {
@@ -71,6 +77,12 @@ async fn answer(
 ) -> Result<Json<Value>, (StatusCode, &'static str)> {
     does.asked.fetch_add(1, Ordering::SeqCst);
     let uid = review["request"]["uid"].clone();
+    let in_use = review["request"]["status"]["allocatedReplicas"].as_i64().unwrap();
+    let spare = does.adds.load(Ordering::SeqCst);
+    if spare > 0 {
+        let response = json!({"uid": uid, "scale": true, "replicas": in_use + spare});
+        return Ok(Json(json!({"response": response})));
+    }
     let response = match does.answer.load(Ordering::SeqCst) {
         FAIL => return Err((StatusCode::SERVICE_UNAVAILABLE, "not today")),
         KEEP => json!({"uid": uid, "scale": false}),
