@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod allocator;
 pub mod listen;
+pub mod metrics;
 pub mod proto;
 pub mod sdk;
 pub mod tls;

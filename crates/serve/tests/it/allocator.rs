@@ -7,7 +7,7 @@ mod clusters;
 mod doors;
 mod kubernetes;
 mod published;
-mod real;
+pub(crate) mod real;
 mod trouble;
 mod world;
 

@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod admission;
 mod allocator;
+mod metrics;
 mod sdk;

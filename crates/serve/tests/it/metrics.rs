@@ -1,0 +1,134 @@
+//! What Prometheus sees: Agones' names, with the numbers of what is there.
+
+use std::time::Duration;
+
+use api::agones::{Fleet, GameServer};
+use api::autoscaling::FleetAutoscaler;
+use engine::{Engine, Settings};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use plimsoll_serve::metrics::{Allocated, Metrics};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+fn server(name: &str) -> Value {
+    json!({
+        "apiVersion": "agones.dev/v1", "kind": "GameServer",
+        "metadata": {"name": name, "labels": {"agones.dev/fleet": "f"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}}},
+        "status": {"state": "Ready"},
+    })
+}
+
+fn fleet() -> Value {
+    let spec = json!({"template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}}});
+    json!({
+        "apiVersion": "agones.dev/v1", "kind": "Fleet", "metadata": {"name": "f"},
+        "spec": {"replicas": 3, "template": {"spec": spec}},
+    })
+}
+
+fn autoscaler() -> Value {
+    let buffer = json!({"bufferSize": 2, "minReplicas": 2, "maxReplicas": 9});
+    json!({
+        "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler",
+        "metadata": {"name": "a"},
+        "spec": {"fleetName": "f", "policy": {"type": "Buffer", "buffer": buffer}},
+    })
+}
+
+/// Waits until each of the lines is among the metrics.
+async fn shown(metrics: &Metrics, lines: &[&str]) {
+    let waiting = async {
+        loop {
+            let text = metrics.text().unwrap();
+            if lines.iter().all(|line| text.lines().any(|there| there == *line)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let done = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+    assert!(done.is_ok(), "expected {lines:#?}\nin\n{}", metrics.text().unwrap());
+}
+
+#[tokio::test]
+async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_known_names() {
+    let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+    let client = engine.client();
+    let metrics = Metrics::new();
+    let following = {
+        let (metrics, client) = (metrics.clone(), client.clone());
+        tokio::spawn(async move { metrics.follow(&client).await })
+    };
+    let to = PostParams::default();
+    let made = |value: Value| serde_json::from_value(value).unwrap();
+    let servers: Api<GameServer> = Api::default_namespaced(client.clone());
+    servers.create(&to, &serde_json::from_value(server("s1")).unwrap()).await.unwrap();
+    servers.create(&to, &serde_json::from_value(server("s2")).unwrap()).await.unwrap();
+    let fleets: Api<Fleet> = Api::default_namespaced(client.clone());
+    fleets.create(&to, &made(fleet())).await.unwrap();
+    let sums = json!({"allocatedCount": 3, "allocatedCapacity": 10, "count": 4, "capacity": 20});
+    let status = json!({"status": {
+        "replicas": 2, "readyReplicas": 1, "allocatedReplicas": 1, "reservedReplicas": 0,
+        "counters": {"rooms": sums}, "lists": {"players": sums},
+    }});
+    fleets.patch_status("f", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let autoscalers: Api<FleetAutoscaler> = Api::default_namespaced(client.clone());
+    autoscalers.create(&to, &serde_json::from_value(autoscaler()).unwrap()).await.unwrap();
+    shown(
+        &metrics,
+        &[r#"agones_gameservers_count{type="Ready",fleet_name="f",namespace="default"} 2"#],
+    )
+    .await;
+    let allocated = Patch::Merge(json!({"status": {"state": "Allocated"}}));
+    servers.patch("s2", &PatchParams::default(), &allocated).await.unwrap();
+    metrics.allocation().record(Allocated {
+        fleet: "f",
+        status: "Allocated",
+        scheduling: "Packed",
+        is_multicluster: false,
+        took: Duration::from_millis(2),
+        tries: 1,
+    });
+    shown(&metrics, &[
+        r#"agones_gameservers_count{type="Ready",fleet_name="f",namespace="default"} 1"#,
+        r#"agones_gameservers_count{type="Allocated",fleet_name="f",namespace="default"} 1"#,
+        r#"agones_gameservers_total{type="Ready",fleet_name="f",namespace="default"} 2"#,
+        r#"agones_gameservers_allocations_total{fleet_name="f",namespace="default"} 1"#,
+        r#"agones_gameserver_state_duration_count{type="Ready",fleet_name="f",namespace="default"} 1"#,
+        r#"agones_fleets_replicas_count{name="f",namespace="default",type="desired"} 3"#,
+        r#"agones_fleets_replicas_count{name="f",namespace="default",type="allocated"} 1"#,
+        r#"agones_fleet_rollout_percent{name="f",namespace="default",type="current_replicas"} 2"#,
+        r#"agones_fleet_counters{name="f",namespace="default",counter="rooms",type="total_count"} 4"#,
+        r#"agones_fleet_lists{name="f",namespace="default",list="players",type="allocated_capacity"} 10"#,
+        r#"agones_gameservers_counter_total{key="rooms",fleet_name="f",namespace="default"} 4"#,
+        r#"agones_gameservers_counter_capacity_total{key="rooms",fleet_name="f",namespace="default"} 20"#,
+        r#"agones_gameservers_list_length_total{key="players",fleet_name="f",namespace="default"} 4"#,
+        r#"agones_gameservers_list_capacity_total{key="players",fleet_name="f",namespace="default"} 20"#,
+        r#"agones_fleet_autoscalers_buffer_limits{name="a",namespace="default",fleet_name="f",type="max"} 9"#,
+        r#"agones_fleet_autoscalers_buffer_size{name="a",namespace="default",fleet_name="f",type="count"} 2"#,
+        r#"agones_fleet_autoscalers_able_to_scale{name="a",namespace="default",fleet_name="f"} 0"#,
+        r#"agones_gameserver_allocations_duration_seconds_count{fleet_name="f",cluster_name="none",is_multicluster="false",status="Allocated",scheduling_strategy="Packed"} 1"#,
+        r#"agones_gameserver_allocations_retry_total_count{fleet_name="f",cluster_name="none",is_multicluster="false",status="Success",scheduling_strategy="Packed"} 1"#,
+    ])
+    .await;
+    // What is gone has no series any more.
+    fleets.delete("f", &DeleteParams::default()).await.unwrap();
+    let gone = async {
+        while metrics.text().unwrap().contains(r#"agones_fleets_replicas_count{name="f""#) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("its series go with it");
+    following.abort();
+}
+
+#[tokio::test]
+async fn prometheus_is_answered_in_its_own_format() {
+    let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
+    let answer = Metrics::new().router().oneshot(request).await.unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    assert!(body.ends_with(b"# EOF\n"));
+}
