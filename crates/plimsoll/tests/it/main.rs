@@ -6,6 +6,7 @@ mod allocate;
 mod evaluate;
 mod fleets;
 mod guide;
+mod install;
 mod kill;
 mod kubectl;
 mod nodes;

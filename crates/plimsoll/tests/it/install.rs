@@ -1,0 +1,77 @@
+//! `plimsoll install`: the real API server takes every manifest.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::plimsoll;
+
+#[test]
+fn what_is_printed_is_the_same_every_time_but_for_the_certificate() {
+    let printed = || {
+        let out = plimsoll().args(["install", "--game-namespace=games"]).output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let kept = |text: &str| -> Vec<String> {
+        let is_secret = |line: &&str| {
+            ["ca.crt:", "tls.crt:", "tls.key:", "caBundle:"].iter().any(|name| line.contains(name))
+        };
+        text.lines().filter(|line| !is_secret(line)).map(str::to_owned).collect()
+    };
+    let (first, second) = (printed(), printed());
+    assert_ne!(first, second, "each has a certificate of its own");
+    assert_eq!(kept(&first), kept(&second));
+    for kind in ["CustomResourceDefinition", "ClusterRole", "Secret", "Deployment", "Service"] {
+        assert!(first.contains(&format!("kind: {kind}\n")), "{kind}");
+    }
+    assert!(first.contains("namespace: games"));
+}
+
+#[test]
+fn the_real_api_server_takes_everything() {
+    let Some(kubeconfig) = from_env("PLIMSOLL_TEST_KUBECONFIG") else { return };
+    let Some(kubectl) = from_env("PLIMSOLL_TEST_KUBECTL") else { return };
+    let kubectl = |args: &[&str]| {
+        let mut command = Command::new(&kubectl);
+        command.arg("--kubeconfig").arg(&kubeconfig).args(args);
+        command
+    };
+    // A dry run makes no namespace, and nothing can be tried in one that is not there.
+    drop(kubectl(&["create", "namespace", "plimsoll-system"]).output());
+    let manifests = plimsoll().arg("install").output().unwrap();
+    let mut apply = kubectl(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        "-",
+    ]);
+    apply.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut apply = apply.spawn().unwrap();
+    apply.stdin.take().unwrap().write_all(&manifests.stdout).unwrap();
+    let done = apply.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    for applied in [
+        "customresourcedefinition.apiextensions.k8s.io/fleets.agones.dev",
+        "deployment.apps/plimsoll",
+        "poddisruptionbudget.policy/agones-gameserver-safe-to-evict-false",
+        "mutatingwebhookconfiguration.admissionregistration.k8s.io/plimsoll-mutate",
+    ] {
+        assert!(said.contains(applied), "{applied} is not in\n{said}");
+    }
+    drop(kubectl(&["delete", "namespace", "plimsoll-system", "--wait=false"]).output());
+}
+
+/// Reads what `cargo xtask test` sets; a test that goes without is skipped, but not on CI.
+fn from_env(name: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(name).map(PathBuf::from);
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {name} is not set");
+        eprintln!("skipped: {name} is not set; `cargo xtask test` sets it");
+    }
+    found
+}
