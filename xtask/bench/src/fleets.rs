@@ -5,7 +5,7 @@
 //! with the writes that an SDK server makes.
 
 mod counts;
-mod worlds;
+pub(crate) mod worlds;
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use counts::Writes;
 use worlds::World;
 
 /// The name of the fleet that is measured.
-const FLEET: &str = "bench";
+pub(crate) const FLEET: &str = "bench";
 /// How long a fleet may take before the bench gives up.
 const WITHIN: Duration = Duration::from_secs(600);
 
@@ -136,7 +136,7 @@ async fn until(
     }
 }
 
-fn fleet() -> Fleet {
+pub(crate) fn fleet() -> Fleet {
     let container = json!({"name": "game", "image": "game", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
     let spec = json!({
         "replicas": 0,

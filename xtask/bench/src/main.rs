@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: figures next to the peer or the limit, measured in the same run.
 
 mod allocate;
+mod autoscale;
 mod decide_fleet;
 mod decide_metrics;
 mod decide_nodes;
@@ -29,6 +30,15 @@ struct Args {
 enum Bench {
     /// Allocations next to plain updates, embedded and on the real API server
     Allocate(allocate::Options),
+    /// From a burst of allocations to the fleet's new size
+    Autoscale {
+        /// How many bursts
+        #[arg(long, default_value_t = 200)]
+        bursts: usize,
+        /// Leave the real API server out
+        #[arg(long)]
+        only_embedded: bool,
+    },
     /// The embedded engine next to the real kube-apiserver with etcd
     Engine {
         /// How many pods to list and to hold in memory
@@ -72,6 +82,7 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let report: Report = match args.bench {
         Bench::Allocate(options) => allocate::run(options)?,
+        Bench::Autoscale { bursts, only_embedded } => autoscale::run(bursts, !only_embedded)?,
         Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
         Bench::Fleets { sizes, only_embedded } => fleets::run(&sizes, !only_embedded)?,
         Bench::EngineAlone { data } => return engine::serve(&data),

@@ -26,7 +26,7 @@ use super::counts::{Counter, Writes};
 const PODS_PER_NODE: i32 = 100;
 
 /// One engine with everything that a fleet needs.
-pub(super) struct World {
+pub(crate) struct World {
     name: &'static str,
     client: Client,
     counter: Counter,
@@ -42,7 +42,7 @@ enum Kept {
 
 impl World {
     /// The embedded engine, on disk, with simulated nodes.
-    pub(super) async fn embedded() -> anyhow::Result<Self> {
+    pub(crate) async fn embedded() -> anyhow::Result<Self> {
         let data = Folder::new()?;
         let engine = Engine::open(Settings::in_directory(data.path())).await?;
         let counter = Counter::default();
@@ -67,7 +67,7 @@ impl World {
     }
 
     /// A real kube-apiserver with the real scheduler, on nodes that KWOK plays.
-    pub(super) fn real(size: i32) -> anyhow::Result<Self> {
+    pub(crate) fn real(size: i32) -> anyhow::Result<Self> {
         let binaries = Binaries::build(&Program::CLUSTER)?;
         let nodes = usize::try_from(size / PODS_PER_NODE)? + 1;
         let cluster = Cluster::start(&binaries, &Options { nodes, ..Options::default() })?;
@@ -95,7 +95,7 @@ impl World {
     }
 
     /// Gives a client whose writes do not count.
-    pub(super) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Ends everything.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
         if let Kept::Embedded { engine, runtime, .. } = self.kept {
             runtime.stop(Duration::ZERO).await;
