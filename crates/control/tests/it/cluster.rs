@@ -5,60 +5,119 @@ use std::future::Future;
 use std::time::Duration;
 
 use api::agones::{Fleet, GameServer, GameServerSet};
-use control::{Part, Settings};
 use engine::Engine;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, Resource};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, Resource, ResourceExt as _};
+use plimsoll_control::{Part, Settings, run};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use plimsoll_control as control;
+use crate::{client, standin};
 
-use crate::standin;
-
-/// An engine with nodes, the stand-in for what runs pods, and controllers.
+/// An engine with nodes, and what plays the games in their pods. All of it ends with this.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    tasks: Vec<JoinHandle<()>>,
+    /// The nodes that its game servers go to.
+    pub(crate) nodes: Vec<String>,
+    tasks: JoinSet<()>,
     _engine: Option<Engine>,
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
 impl Cluster {
-    /// Starts an engine with `nodes` nodes, and everything on it.
-    pub(crate) async fn start(nodes: usize) -> Self {
-        let mut cluster = Self::bare(nodes).await;
-        cluster.run(Settings::default());
+    /// Starts an embedded engine.
+    pub(crate) async fn embedded() -> Self {
+        let engine = Engine::open(engine::Settings::ephemeral()).await.unwrap();
+        let client = engine.client();
+        let mut cluster = Self::on(client, "default".to_owned(), Some(engine)).await;
+        cluster.tasks.spawn(standin::kubelet(cluster.client.clone(), cluster.namespace.clone()));
         cluster
     }
 
-    /// Starts an engine with nodes and the stand-in, but no controllers.
-    pub(crate) async fn bare(nodes: usize) -> Self {
-        let engine = Engine::open(engine::Settings::ephemeral()).await.unwrap();
-        let client = engine.client();
-        for index in 0..nodes {
-            standin::node(&client, &format!("node-{index}"), index).await;
-        }
-        let standin = tokio::spawn(standin::run(client.clone(), "default".to_owned()));
-        let namespace = "default".to_owned();
-        Self { client, namespace, tasks: vec![standin], _engine: Some(engine) }
+    /// Uses the real Kubernetes that tests are given; `None`, with a line saying what is missing, where there is none. In continuous
+    /// integration a missing one is a failure.
+    pub(crate) async fn real() -> Option<Self> {
+        let Some(path) = std::env::var_os("PLIMSOLL_TEST_KUBECONFIG") else {
+            let missing = "skipped: no real Kubernetes; run `cargo xtask test`, or set PLIMSOLL_TEST_KUBECONFIG";
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            eprintln!("{missing}");
+            return None;
+        };
+        let kubeconfig = Kubeconfig::read_from(path).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let client = client::admitted(Client::try_from(config).unwrap());
+        define_kinds(&client).await;
+        let namespace = format!("control-{:08x}", fastrand::u32(..));
+        let object = json!({"metadata": {"name": namespace}});
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let object = serde_json::from_value(object).unwrap();
+        namespaces.create(&PostParams::default(), &object).await.unwrap();
+        Some(Self::on(client, namespace, None).await)
     }
 
-    /// Starts controllers.
-    pub(crate) fn run(&mut self, settings: Settings) {
-        let client = self.client.clone();
-        let work = control::run(client, settings, &Part::ALL, std::future::pending());
-        self.tasks.push(tokio::spawn(work));
+    async fn on(client: Client, namespace: String, engine: Option<Engine>) -> Self {
+        let mut nodes = Vec::new();
+        for index in 0..3 {
+            let name = format!("{namespace}-{index}");
+            standin::node(&client, &name, &namespace, index).await;
+            nodes.push(name);
+        }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(standin::games(client.clone(), namespace.clone()));
+        Self { client, namespace, nodes, tasks, _engine: engine }
+    }
+
+    /// Starts controllers that live on.
+    pub(crate) fn control(&mut self) {
+        let work = run(self.client.clone(), self.settings(), &Part::ALL, std::future::pending());
+        self.tasks.spawn(work);
+    }
+
+    /// Starts controllers that die at random requests, and are started again; their lives get longer.
+    pub(crate) fn control_mortally(&mut self, seed: u64) {
+        eprintln!("deaths by seed {seed}");
+        let (client, settings) = (self.client.clone(), self.settings());
+        self.tasks.spawn(async move {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            for number in 0.. {
+                let life = chance.u32(8..40 + 20 * number);
+                let (client, death) = client::mortal(client.clone(), life, chance.bool());
+                let stop = std::future::pending();
+                let mut tasks = JoinSet::new();
+                tasks.spawn(run(client, settings.clone(), &Part::ALL, stop));
+                death.notified().await;
+            }
+        });
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { namespace: Some(self.namespace.clone()), ..Settings::default() }
+    }
+
+    /// Takes everything away again.
+    pub(crate) async fn end(self) {
+        if self._engine.is_some() {
+            return;
+        }
+        let all = ListParams::default();
+        for fleet in self.list::<Fleet>().await {
+            self.delete::<Fleet>(&fleet.name_any()).await;
+        }
+        let now = DeleteParams::background();
+        drop(self.api::<GameServer>().delete_collection(&now, &all).await);
+        until("nothing is left", async || self.servers().await.is_empty()).await;
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        for node in &self.nodes {
+            drop(nodes.delete(node, &now).await);
+        }
+        drop(Api::<Namespace>::all(self.client.clone()).delete(&self.namespace, &now).await);
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -68,46 +127,21 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(crate) async fn create<K>(&self, object: Value) -> K
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Serialize,
-    {
+    pub(crate) async fn create<K: Kind>(&self, object: Value) -> K {
         let object = serde_json::from_value(object).unwrap();
         self.api::<K>().create(&PostParams::default(), &object).await.unwrap()
     }
 
-    pub(crate) async fn patch<K>(&self, name: &str, change: Value)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
+    pub(crate) async fn patch<K: Kind>(&self, name: &str, change: Value) {
         let patch = Patch::Merge(change);
         self.api::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    pub(crate) async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
-        self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) {
+        self.api::<K>().delete(name, &DeleteParams::background()).await.unwrap();
     }
 
-    pub(crate) async fn list<K>(&self) -> Vec<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
+    pub(crate) async fn list<K: Kind>(&self) -> Vec<K> {
         self.api::<K>().list(&ListParams::default()).await.unwrap().items
     }
 
@@ -126,19 +160,76 @@ impl Cluster {
         self.list().await
     }
 
-    pub(crate) async fn fleet(&self, name: &str) -> Fleet {
-        self.api().get(name).await.unwrap()
-    }
-
     pub(crate) async fn pods(&self) -> Vec<Pod> {
         self.list().await
     }
 
-    /// Waits until so many servers are Ready, and the fleet says so.
-    pub(crate) async fn ready(&self, fleet: &str, count: i32) {
-        until(&format!("{count} Ready in {fleet}"), async || {
-            let status = self.fleet(fleet).await.status.unwrap_or_default();
-            status.ready_replicas == count && status.replicas == count
+    /// Waits until so many servers are Ready and all others gone, and the fleet says so; then checks that nothing is there twice.
+    pub(crate) async fn settles(&self, fleet: &str, ready: usize, others: usize) {
+        let what = format!("{ready} Ready and {others} others in {fleet}");
+        until(&what, async || {
+            let status = self.api::<Fleet>().get(fleet).await.unwrap().status.unwrap_or_default();
+            let sums = (status.ready_replicas, status.replicas);
+            sums == (count(ready), count(ready + others))
+                && self.in_state("Ready").await.len() == ready
+                && self.servers().await.len() == ready + others
+                && self.pods().await.len() == ready + others
+        })
+        .await;
+        self.check().await;
+    }
+
+    /// Checks that each server has its pod, and no two on a node have the same port.
+    pub(crate) async fn check(&self) {
+        let servers = self.servers().await;
+        let mut pods: Vec<String> = self.pods().await.iter().map(|pod| pod.name_any()).collect();
+        let mut names: Vec<String> = servers.iter().map(|server| server.name_any()).collect();
+        pods.sort();
+        names.sort();
+        assert_eq!(pods, names, "each server has one pod");
+        let mut taken = std::collections::BTreeSet::new();
+        for status in servers.iter().filter_map(|server| server.status.as_ref()) {
+            for port in status.ports.iter().flatten() {
+                let place = (status.node_name.clone(), port.port);
+                assert!(taken.insert(place.clone()), "{place:?} is taken twice");
+            }
+        }
+    }
+}
+
+/// What can be made and looked at in a namespace.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+{
+}
+
+/// Makes the kinds known to a real API server.
+async fn define_kinds(client: &Client) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in api::KINDS.iter().filter_map(|kind| kind.crd).map(|make| make()) {
+        let name = crd.name_any();
+        let apply = PatchParams::apply("plimsoll-tests").force();
+        crds.patch(&name, &apply, &Patch::Apply(&crd)).await.unwrap();
+        until(&format!("{name} is served"), async || {
+            let status = crds.get(&name).await.unwrap().status.unwrap_or_default();
+            let is_served = |c: &str| {
+                let all = status.conditions.iter().flatten();
+                all.clone().any(|condition| condition.type_ == c && condition.status == "True")
+            };
+            is_served("Established")
         })
         .await;
     }
@@ -148,43 +239,50 @@ pub(crate) fn state_of(server: &GameServer) -> &str {
     server.status.as_ref().map_or("", |status| status.state.as_str())
 }
 
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap()
+}
+
 /// Waits for a condition, generously.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     within(what, waiting).await;
 }
 
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(60), work).await;
+    let done = tokio::time::timeout(Duration::from_secs(180), work).await;
     done.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
-/// A fleet of servers with one port.
-pub(crate) fn fleet(name: &str, replicas: i32) -> Value {
+/// A fleet of servers with one port, on the nodes of the cluster.
+pub(crate) fn fleet(cluster: &Cluster, name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "agones.dev/v1",
         "kind": "Fleet",
         "metadata": {"name": name},
-        "spec": {"replicas": replicas, "template": {"spec": server_spec()}},
+        "spec": {"replicas": replicas, "template": {"spec": server_spec(cluster)}},
     })
 }
 
-pub(crate) fn server_spec() -> Value {
+fn server_spec(cluster: &Cluster) -> Value {
     json!({
         "ports": [{"name": "game", "containerPort": 7654}],
-        "template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}},
+        "template": {"spec": {
+            "nodeSelector": {"test": cluster.namespace},
+            "containers": [{"name": "game", "image": "game:1"}],
+        }},
     })
 }
 
-pub(crate) fn server(name: &str) -> Value {
+pub(crate) fn server(cluster: &Cluster, name: &str) -> Value {
     json!({
         "apiVersion": "agones.dev/v1",
         "kind": "GameServer",
         "metadata": {"name": name},
-        "spec": server_spec(),
+        "spec": server_spec(cluster),
     })
 }

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod autoscalers;
+mod client;
 mod cluster;
 mod fleets;
+mod lease;
 mod servers;
 mod standin;
+mod suite;
+mod writes;

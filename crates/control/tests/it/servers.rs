@@ -8,14 +8,21 @@ use serde_json::json;
 use crate::cluster::{Cluster, server, state_of, until};
 use crate::standin;
 
-#[tokio::test]
-async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready() {
-    let cluster = Cluster::start(1).await;
-    cluster.create::<GameServer>(server("a")).await;
-    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+async fn ready(cluster: &Cluster, names: &[&str]) {
+    for name in names {
+        cluster.create::<GameServer>(server(cluster, name)).await;
+    }
+    until("all are Ready", async || cluster.in_state("Ready").await.len() == names.len()).await;
+}
+
+pub(crate) async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready(
+    cluster: &mut Cluster,
+) {
+    ready(cluster, &["a"]).await;
     let made = cluster.api::<GameServer>().get("a").await.unwrap();
     let status = made.status.unwrap();
-    assert_eq!((status.node_name.as_str(), status.address.as_str()), ("node-0", "10.1.0.1"));
+    assert!(cluster.nodes.contains(&status.node_name), "{}", status.node_name);
+    assert!(!status.address.is_empty());
     let port = status.ports.unwrap()[0].clone();
     assert_eq!(port.name, "game");
     assert!((7000..=8000).contains(&port.port));
@@ -25,45 +32,33 @@ async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready() {
     assert_eq!(container.ports.as_ref().unwrap()[0].host_port, Some(port.port));
 }
 
-#[tokio::test]
-async fn a_deleted_server_takes_its_pod_along_and_gives_its_port_back() {
-    let cluster = Cluster::start(1).await;
-    cluster.create::<GameServer>(server("a")).await;
-    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+pub(crate) async fn a_deleted_server_goes_after_its_pod(cluster: &mut Cluster) {
+    ready(cluster, &["a"]).await;
     cluster.delete::<GameServer>("a").await;
     until("a is gone", async || cluster.servers().await.is_empty()).await;
     assert!(cluster.pods().await.is_empty(), "the pod went first");
 }
 
-#[tokio::test]
-async fn a_server_whose_pod_fails_or_goes_is_unhealthy() {
-    let cluster = Cluster::start(1).await;
-    for name in ["failed", "evicted", "deleted"] {
-        cluster.create::<GameServer>(server(name)).await;
-    }
-    until("all are Ready", async || cluster.in_state("Ready").await.len() == 3).await;
+pub(crate) async fn a_server_whose_pod_fails_or_goes_is_unhealthy(cluster: &mut Cluster) {
+    ready(cluster, &["failed", "evicted", "deleted"]).await;
     let pods: Api<Pod> = cluster.api();
-    standin::status(&pods, "failed", json!({"status": {"phase": "Failed"}})).await;
-    let evicted = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
-    standin::status(&pods, "evicted", evicted).await;
+    standin::status(&pods, "failed", json!({"phase": "Failed"})).await;
+    standin::status(&pods, "evicted", json!({"phase": "Failed", "reason": "Evicted"})).await;
     cluster.delete::<Pod>("deleted").await;
     until("all are Unhealthy", async || cluster.in_state("Unhealthy").await.len() == 3).await;
 }
 
-#[tokio::test]
-async fn a_server_whose_pod_ends_well_goes() {
-    let cluster = Cluster::start(1).await;
-    cluster.create::<GameServer>(server("a")).await;
-    until("a is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+pub(crate) async fn a_server_whose_pod_ends_well_goes(cluster: &mut Cluster) {
+    ready(cluster, &["a"]).await;
     let pods: Api<Pod> = cluster.api();
-    standin::status(&pods, "a", json!({"status": {"phase": "Succeeded"}})).await;
+    standin::status(&pods, "a", json!({"phase": "Succeeded"})).await;
     until("a is gone", async || cluster.servers().await.is_empty()).await;
 }
 
-#[tokio::test]
-async fn a_server_in_development_is_ready_at_its_address_without_a_pod() {
-    let cluster = Cluster::start(1).await;
-    let mut dev = server("dev");
+pub(crate) async fn a_server_in_development_is_ready_at_its_address_without_a_pod(
+    cluster: &mut Cluster,
+) {
+    let mut dev = server(cluster, "dev");
     dev["metadata"]["annotations"] = json!({"agones.dev/dev-address": "192.168.1.5"});
     dev["spec"]["ports"][0] =
         json!({"name": "game", "portPolicy": "Static", "hostPort": 7777, "containerPort": 7654});
@@ -76,10 +71,8 @@ async fn a_server_in_development_is_ready_at_its_address_without_a_pod() {
     until("it is gone", async || cluster.servers().await.is_empty()).await;
 }
 
-#[tokio::test]
-async fn a_server_whose_pod_is_refused_says_why() {
-    let cluster = Cluster::start(1).await;
-    let mut bad = server("bad");
+pub(crate) async fn a_server_whose_pod_is_refused_says_why(cluster: &mut Cluster) {
+    let mut bad = server(cluster, "bad");
     bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = json!("Sometimes");
     cluster.create::<GameServer>(bad).await;
     until("it is in Error", async || cluster.in_state("Error").await.len() == 1).await;

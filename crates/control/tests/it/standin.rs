@@ -1,5 +1,4 @@
-//! A stand-in for scheduler, kubelet and game: it puts pods on nodes, says that they run, calls `Ready()` by writing the state that the SDK server
-//! would write, and lets pods go that are deleted.
+//! Stand-ins: for the scheduler and kubelets of the embedded engine, and for the games in pods.
 
 use std::collections::HashSet;
 
@@ -11,17 +10,15 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 
-/// Pods with this annotation never say that they are ready.
-pub(crate) const SILENT: &str = "test/silent";
-
-/// Makes a node.
-pub(crate) async fn node(client: &Client, name: &str, index: usize) {
+/// Makes a node. On a real cluster KWOK plays it.
+pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) {
+    let amounts = json!({"cpu": "64", "memory": "256Gi", "pods": "500"});
     let node: Node = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "test": test}},
         "status": {
             "addresses": [{"type": "InternalIP", "address": format!("10.1.0.{}", index + 1)}],
-            "capacity": {"cpu": "64", "memory": "256Gi", "pods": "2000"},
-            "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "2000"},
+            "capacity": amounts,
+            "allocatable": amounts,
         },
     }))
     .unwrap();
@@ -31,35 +28,49 @@ pub(crate) async fn node(client: &Client, name: &str, index: usize) {
     nodes.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-/// Runs pods for as long as it is polled.
-pub(crate) async fn run(client: Client, namespace: String) {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+fn pods_of_games(pods: Api<Pod>) -> impl futures::Stream<Item = Pod> + Unpin {
     let config = watcher::Config::default().labels("agones.dev/role=gameserver");
-    let mut events = watcher(pods.clone(), config).applied_objects().boxed();
-    let mut next = 0;
-    let mut begun: HashSet<String> = HashSet::new();
-    while let Some(event) = events.next().await {
-        let Ok(pod) = event else { continue };
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let spec = pod.spec.clone().unwrap_or_default();
-        if pod.metadata.deletion_timestamp.is_some() {
-            let now = DeleteParams::default().grace_period(0);
-            drop(pods.delete(&name, &now).await);
-            continue;
-        }
-        if spec.node_name.is_none() {
-            next += 1;
-            bind(&client, &pods, &name, next).await;
-            continue;
-        }
-        if begun.insert(pod.metadata.uid.clone().unwrap_or_default()) {
-            let running = json!({"status": {"phase": "Running", "podIPs": [{"ip": "10.2.0.1"}]}});
-            status(&pods, &name, running).await;
-            let annotations = pod.metadata.annotations.unwrap_or_default();
-            if !annotations.contains_key(SILENT) {
-                play(&client, &namespace, &name).await;
+    let events = watcher(pods, config).default_backoff().applied_objects();
+    events.filter_map(|event| async { event.ok() }).boxed()
+}
+
+/// Stands in for scheduler and kubelets: puts pods on nodes, says that they run, and lets go of those that are deleted or whose node is gone.
+pub(crate) async fn kubelet(client: Client, namespace: String) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut changes = pods_of_games(pods.clone());
+    let mut gone = watcher(nodes, watcher::Config::default()).boxed();
+    let mut turn = 0;
+    loop {
+        let pod = tokio::select! {
+            Some(pod) = changes.next() => pod,
+            Some(event) = gone.next() => {
+                if let Ok(watcher::Event::Delete(node)) = event {
+                    lose(&pods, node.metadata.name.as_deref().unwrap_or_default()).await;
+                }
+                continue;
             }
+        };
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        if pod.metadata.deletion_timestamp.is_some() {
+            drop(pods.delete(&name, &DeleteParams::default().grace_period(0)).await);
+        } else if !is_bound {
+            turn += 1;
+            bind(&client, &pods, &name, turn).await;
+        } else if phase.is_none_or(|phase| phase == "Pending") {
+            status(&pods, &name, json!({"phase": "Running", "podIPs": [{"ip": "10.2.0.1"}]})).await;
         }
+    }
+}
+
+/// Takes away the pods of a node that is gone.
+async fn lose(pods: &Api<Pod>, node: &str) {
+    let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    for pod in pods.list(&there).await.map(|list| list.items).unwrap_or_default() {
+        let name = pod.metadata.name.unwrap_or_default();
+        drop(pods.delete(&name, &DeleteParams::default().grace_period(0)).await);
     }
 }
 
@@ -68,29 +79,40 @@ async fn bind(client: &Client, pods: &Api<Pod>, name: &str, turn: usize) {
     let nodes: Api<Node> = Api::all(client.clone());
     let Ok(nodes) = nodes.list(&ListParams::default()).await else { return };
     let Some(node) = nodes.items.get(turn % nodes.items.len().max(1)) else { return };
-    let binding = Binding {
-        target: ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: node.metadata.name.clone(),
-            ..ObjectReference::default()
-        },
-        ..Binding::default()
+    let target = ObjectReference {
+        kind: Some("Node".to_owned()),
+        name: node.metadata.name.clone(),
+        ..ObjectReference::default()
     };
+    let binding = Binding { target, ..Binding::default() };
     // Someone else may have put it somewhere, or it is gone.
-    drop(
-        pods.create_subresource::<_, Value>("binding", name, &PostParams::default(), &binding)
-            .await,
-    );
+    let params = PostParams::default();
+    drop(pods.create_subresource::<_, Value>("binding", name, &params, &binding).await);
 }
 
 /// Says what a pod is.
 pub(crate) async fn status(pods: &Api<Pod>, name: &str, status: Value) {
-    drop(pods.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await);
+    let status = Patch::Merge(json!({"status": status}));
+    drop(pods.patch_status(name, &PatchParams::default(), &status).await);
 }
 
-/// Says `Ready()` for a game server.
-async fn play(client: &Client, namespace: &str, name: &str) {
+/// Stands in for the games: each says that it is ready as soon as its pod runs.
+pub(crate) async fn games(client: Client, namespace: String) {
+    let mut changes = pods_of_games(Api::namespaced(client.clone(), &namespace));
+    let mut begun: HashSet<String> = HashSet::new();
+    while let Some(pod) = changes.next().await {
+        let is_running =
+            pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"));
+        if is_running && begun.insert(pod.metadata.uid.unwrap_or_default()) {
+            let name = pod.metadata.name.unwrap_or_default();
+            say(&client, &namespace, &name, "RequestReady").await;
+        }
+    }
+}
+
+/// Writes the state that the SDK server of a game would write.
+pub(crate) async fn say(client: &Client, namespace: &str, name: &str, state: &str) {
     let servers: Api<GameServer> = Api::namespaced(client.clone(), namespace);
-    let ready = Patch::Merge(json!({"status": {"state": "RequestReady"}}));
-    drop(servers.patch(name, &PatchParams::default(), &ready).await);
+    let change = Patch::Merge(json!({"status": {"state": state}}));
+    drop(servers.patch(name, &PatchParams::default(), &change).await);
 }

@@ -1,0 +1,85 @@
+//! Clients with something between them and the API: death, a count, or the door that a cluster's webhooks would be.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+/// Gives a client that dies with its `life`-th request: it is sent or not, and nobody hears of it again.
+pub(crate) fn mortal(client: Client, life: u32, is_sent: bool) -> (Client, Arc<Notify>) {
+    let death = Arc::new(Notify::new());
+    let (told, count) = (Arc::clone(&death), Arc::new(AtomicU32::new(0)));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, told, count) = (client.clone(), Arc::clone(&told), Arc::clone(&count));
+        async move {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            if number < life {
+                return client.send(request).await;
+            }
+            if number == life && is_sent {
+                drop(client.send(request).await);
+            }
+            told.notify_one();
+            std::future::pending().await
+        }
+    });
+    (Client::new(service, "default"), death)
+}
+
+/// Gives a client that counts the writes that were taken: by method and kind.
+pub(crate) fn counted(client: Client) -> (Client, Arc<Mutex<BTreeMap<String, u32>>>) {
+    let counts = Arc::new(Mutex::new(BTreeMap::new()));
+    let kept = Arc::clone(&counts);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, counts) = (client.clone(), Arc::clone(&kept));
+        async move {
+            let what = format!("{} {}", request.method(), plural(request.uri().path()));
+            let is_write = request.method() != Method::GET;
+            let answer = client.send(request).await?;
+            if is_write && answer.status().is_success() {
+                *counts.lock().unwrap().entry(what).or_default() += 1;
+            }
+            Ok::<_, kube::Error>(answer)
+        }
+    });
+    (Client::new(service, "default"), counts)
+}
+
+/// Gives a client whose new objects pass the door that the webhooks of an installed cluster are; those have tests of their own.
+pub(crate) fn admitted(client: Client) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let kind = match plural(request.uri().path()) {
+                "gameservers" => "GameServer",
+                "gameserversets" => "GameServerSet",
+                "fleets" => "Fleet",
+                _ => return client.send(request).await,
+            };
+            if request.method() != Method::POST {
+                return client.send(request).await;
+            }
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let mut object: Value = serde_json::from_slice(&body).unwrap();
+            let admission = api::Admission { old: None, now: Timestamp::now() };
+            (api::find(None, kind).unwrap().admit)(&mut object, &admission).unwrap();
+            let body = Body::from(serde_json::to_vec(&object).unwrap());
+            client.send(Request::from_parts(parts, body)).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// The kind in a path such as `/apis/agones.dev/v1/namespaces/n/gameservers/x`.
+fn plural(path: &str) -> &str {
+    let mut parts = path.split('/').skip_while(|part| *part != "namespaces");
+    parts.nth(2).unwrap_or_default()
+}
