@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
 
+use crate::Key;
 use crate::clock::Clock;
 use crate::events::Events;
 use crate::ports::HostPorts;
@@ -49,7 +50,7 @@ impl Context {
         events: Events,
     ) -> Arc<Self> {
         let stores = Stores::new();
-        let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores)));
+        let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores, &[])));
         let released = Arc::clone(&ports);
         stores.servers.on_change(move |old, new| {
             let uid =
@@ -64,7 +65,16 @@ impl Context {
 
     /// Begins anew with the host ports of what is there.
     pub(crate) fn seed_ports(&self) {
-        *self.ports() = HostPorts::seeded(&self.settings.port_ranges, &self.stores);
+        let servers = self.stores.servers.all();
+        let seeded = HostPorts::seeded(&self.settings.port_ranges, &self.stores, &servers);
+        *self.ports() = seeded;
+        // Those that went meanwhile were taken back from what was there before.
+        for meta in servers.iter().map(|server| &server.object.metadata) {
+            let now = self.stores.servers.get(&Key::of(meta));
+            if now.is_none_or(|now| now.object.metadata.uid != meta.uid) {
+                self.ports().release(meta.uid.as_deref().unwrap_or_default());
+            }
+        }
     }
 
     pub(crate) fn ports(&self) -> MutexGuard<'_, HostPorts> {

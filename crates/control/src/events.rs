@@ -15,7 +15,7 @@ use crate::clock::Clock;
 /// The most events that wait to be sent.
 const WAITING: usize = 4096;
 /// The most events that are on their way.
-const UNDER_WAY: usize = 8;
+const UNDER_WAY: usize = 4;
 
 /// Takes events, and never keeps anyone waiting.
 #[derive(Clone)]

@@ -21,7 +21,10 @@ use crate::{Error, Key};
 pub(crate) fn watch(cx: &Arc<Context>) {
     let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
     cx.stores.sets.on_change(move |old, new| {
-        let Some(set) = new else { return };
+        let Some(set) = new else {
+            old.inspect(|set| sums(Key::of(&set.metadata)));
+            return;
+        };
         let shape = |set: &Arc<GameServerSet>| {
             (set.metadata.generation, set.metadata.deletion_timestamp.is_some())
         };

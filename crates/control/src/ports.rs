@@ -8,7 +8,7 @@ use api::agones::GameServer;
 use decide::gameserver::ports::{self, Holder, Port, Ports};
 
 use crate::pod::Pod;
-use crate::stores::Stores;
+use crate::stores::{Server, Stores};
 use crate::{Key, store};
 
 /// The host ports of every range.
@@ -37,7 +37,11 @@ pub(crate) enum PortsError {
 
 impl HostPorts {
     /// Begins with the nodes, servers and pods that are there.
-    pub(crate) fn seeded(ranges: &BTreeMap<String, RangeInclusive<u16>>, stores: &Stores) -> Self {
+    pub(crate) fn seeded(
+        ranges: &BTreeMap<String, RangeInclusive<u16>>,
+        stores: &Stores,
+        servers: &[Arc<Server>],
+    ) -> Self {
         let nodes: Vec<Arc<str>> = stores
             .nodes
             .all()
@@ -46,7 +50,7 @@ impl HostPorts {
             .map(|node| Key::of(&node.metadata).name)
             .collect();
         let mut holders: BTreeMap<&str, Vec<Holder>> = BTreeMap::new();
-        for server in stores.servers.all() {
+        for server in servers {
             let pod = stores.pods.get(&Key::of(&server.object.metadata));
             let pod =
                 pod.filter(|pod| store::owner(&**pod) == server.object.metadata.uid.as_deref());

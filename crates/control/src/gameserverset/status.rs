@@ -33,6 +33,10 @@ impl Pace {
         None
     }
 
+    fn forget(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
     fn wrote(&self, key: Key, began_at: Instant) {
         let at = Instant::now() + began_at.elapsed() * REST;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
@@ -41,7 +45,10 @@ impl Pace {
 
 /// Counts the game servers of one set, and writes the sums if they are new.
 pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Again, Error> {
-    let Some(set) = cx.stores.sets.get(&key) else { return Ok(None) };
+    let Some(set) = cx.stores.sets.get(&key) else {
+        pace.forget(&key);
+        return Ok(None);
+    };
     if let Some(at) = pace.not_before(&key) {
         return Ok(Some(at));
     }

@@ -83,7 +83,7 @@ async fn said(cluster: &Cluster, name: &str, reason: &str, words: &str) {
 }
 
 async fn cluster_with(fleet: Value) -> Cluster {
-    let cluster = Cluster::start(3).await;
+    let cluster = Cluster::start().await;
     cluster.create::<Fleet>(fleet).await;
     cluster
 }

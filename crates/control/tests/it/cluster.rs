@@ -1,11 +1,11 @@
 //! A cluster with controllers to test, and short ways to look at what is there.
 
 use std::fmt::Debug;
-use std::future::Future;
 use std::time::Duration;
 
 use api::agones::{Fleet, GameServer, GameServerSet};
 use engine::Engine;
+use engine::runtime::{self, Runtime};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::standin::Games;
 use crate::{client, standin};
 
 /// An engine with nodes, and what plays the games in their pods. All of it ends with this.
@@ -26,17 +27,25 @@ pub(crate) struct Cluster {
     pub(crate) namespace: String,
     /// The nodes that its game servers go to.
     pub(crate) nodes: Vec<String>,
+    pub(crate) games: Games,
     tasks: JoinSet<()>,
-    _engine: Option<Engine>,
+    embedded: Option<(Engine, Runtime)>,
 }
 
 impl Cluster {
     /// Starts an embedded engine.
     pub(crate) async fn embedded() -> Self {
         let engine = Engine::open(engine::Settings::ephemeral()).await.unwrap();
+        let simulated = Some(runtime::Simulated::default());
+        let runtime = engine.run(runtime::Settings { simulated, local: None }).await.unwrap();
         let client = engine.client();
-        let mut cluster = Self::on(client, "default".to_owned(), Some(engine)).await;
-        cluster.tasks.spawn(standin::kubelet(cluster.client.clone(), cluster.namespace.clone()));
+        Self::on(client, "default".to_owned(), Some((engine, runtime))).await
+    }
+
+    /// Starts an embedded engine with controllers that live on.
+    pub(crate) async fn start() -> Self {
+        let mut cluster = Self::embedded().await;
+        cluster.control();
         cluster
     }
 
@@ -62,7 +71,7 @@ impl Cluster {
         Some(Self::on(client, namespace, None).await)
     }
 
-    async fn on(client: Client, namespace: String, engine: Option<Engine>) -> Self {
+    async fn on(client: Client, namespace: String, embedded: Option<(Engine, Runtime)>) -> Self {
         let mut nodes = Vec::new();
         for index in 0..3 {
             let name = format!("{namespace}-{index}");
@@ -70,8 +79,9 @@ impl Cluster {
             nodes.push(name);
         }
         let mut tasks = JoinSet::new();
-        tasks.spawn(standin::games(client.clone(), namespace.clone()));
-        Self { client, namespace, nodes, tasks, _engine: engine }
+        let games = Games::default();
+        tasks.spawn(games.clone().play(client.clone(), namespace.clone()));
+        Self { client, namespace, nodes, games, tasks, embedded }
     }
 
     /// Starts controllers that live on.
@@ -103,7 +113,7 @@ impl Cluster {
 
     /// Takes everything away again.
     pub(crate) async fn end(self) {
-        if self._engine.is_some() {
+        if self.embedded.is_some() {
             return;
         }
         let all = ListParams::default();
@@ -127,7 +137,14 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(crate) async fn create<K: Kind>(&self, object: Value) -> K {
+    /// Makes an object; game servers go to the nodes of this cluster.
+    pub(crate) async fn create<K: Kind>(&self, mut object: Value) -> K {
+        for template in ["/spec/template/spec/template/spec", "/spec/template/spec"] {
+            let pod = object.pointer_mut(template).filter(|pod| pod["containers"].is_array());
+            if let Some(pod) = pod {
+                pod["nodeSelector"] = json!({"test": self.namespace});
+            }
+        }
         let object = serde_json::from_value(object).unwrap();
         self.api::<K>().create(&PostParams::default(), &object).await.unwrap()
     }
@@ -164,11 +181,23 @@ impl Cluster {
         self.list().await
     }
 
+    pub(crate) async fn fleet(&self, name: &str) -> Fleet {
+        self.api().get(name).await.unwrap()
+    }
+
+    /// Waits until a fleet says that it has so many servers, all Ready.
+    pub(crate) async fn ready(&self, fleet: &str, ready: i32) {
+        self.until(&format!("{ready} Ready in {fleet}"), async || {
+            let status = self.fleet(fleet).await.status.unwrap_or_default();
+            (status.ready_replicas, status.replicas) == (ready, ready)
+        })
+        .await;
+    }
+
     /// Waits until so many servers are Ready and all others gone, and the fleet says so; then checks that nothing is there twice.
     pub(crate) async fn settles(&self, fleet: &str, ready: usize, others: usize) {
-        let what = format!("{ready} Ready and {others} others in {fleet}");
-        until(&what, async || {
-            let status = self.api::<Fleet>().get(fleet).await.unwrap().status.unwrap_or_default();
+        self.until(&format!("{ready} Ready and {others} others in {fleet}"), async || {
+            let status = self.fleet(fleet).await.status.unwrap_or_default();
             let sums = (status.ready_replicas, status.replicas);
             sums == (count(ready), count(ready + others))
                 && self.in_state("Ready").await.len() == ready
@@ -177,6 +206,33 @@ impl Cluster {
         })
         .await;
         self.check().await;
+    }
+
+    /// Waits for a condition, generously, and says how things are when it waited in vain.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        if !comes_true(holds).await {
+            let servers: Vec<_> = self.servers().await.iter().map(line).collect();
+            let pods = self.pods().await;
+            let pods: Vec<_> = pods
+                .iter()
+                .map(|pod| {
+                    json!([
+                        pod.name_any(),
+                        pod.spec.as_ref().and_then(|s| s.node_name.clone()),
+                        pod.status
+                    ])
+                    .to_string()
+                })
+                .collect();
+            let sets: Vec<_> = self
+                .sets()
+                .await
+                .iter()
+                .map(|set| json!([set.name_any(), set.spec.replicas, set.status]).to_string())
+                .collect();
+            let (servers, pods, sets) = (servers.join("\n"), pods.join("\n"), sets.join("\n"));
+            panic!("waited in vain: {what}\n{sets}\n{servers}\n{pods}");
+        }
     }
 
     /// Checks that each server has its pod, and no two on a node have the same port.
@@ -243,46 +299,49 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap()
 }
 
+fn line(server: &GameServer) -> String {
+    let is_going = server.metadata.deletion_timestamp.is_some();
+    json!([server.name_any(), is_going, server.status]).to_string()
+}
+
 /// Waits for a condition, generously.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    assert!(comes_true(holds).await, "waited in vain: {what}");
+}
+
+async fn comes_true(mut holds: impl AsyncFnMut() -> bool) -> bool {
     let waiting = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    within(what, waiting).await;
+    let patience = std::env::var("PLIMSOLL_TEST_PATIENCE").ok().and_then(|s| s.parse().ok());
+    tokio::time::timeout(Duration::from_secs(patience.unwrap_or(180)), waiting).await.is_ok()
 }
 
-pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(180), work).await;
-    done.unwrap_or_else(|_| panic!("waited in vain: {what}"))
-}
-
-/// A fleet of servers with one port, on the nodes of the cluster.
-pub(crate) fn fleet(cluster: &Cluster, name: &str, replicas: i32) -> Value {
+/// A fleet of servers with one port.
+pub(crate) fn fleet(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "agones.dev/v1",
         "kind": "Fleet",
         "metadata": {"name": name},
-        "spec": {"replicas": replicas, "template": {"spec": server_spec(cluster)}},
+        "spec": {"replicas": replicas, "template": {"spec": server_spec()}},
     })
 }
 
-fn server_spec(cluster: &Cluster) -> Value {
+fn server_spec() -> Value {
     json!({
         "ports": [{"name": "game", "containerPort": 7654}],
-        "template": {"spec": {
-            "nodeSelector": {"test": cluster.namespace},
-            "containers": [{"name": "game", "image": "game:1"}],
-        }},
+        "health": {"disabled": true},
+        "template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}},
     })
 }
 
-pub(crate) fn server(cluster: &Cluster, name: &str) -> Value {
+pub(crate) fn server(name: &str) -> Value {
     json!({
         "apiVersion": "agones.dev/v1",
         "kind": "GameServer",
         "metadata": {"name": name},
-        "spec": server_spec(cluster),
+        "spec": server_spec(),
     })
 }

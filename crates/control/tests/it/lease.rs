@@ -36,7 +36,7 @@ async fn another_takes_over_from_one_that_falls_silent_and_only_one_acts() {
     let (second, idle) = client::counted(cluster.client.clone());
     let mut two = JoinSet::new();
     two.spawn(run(second, terms(&cluster, "two"), &Part::ALL, std::future::pending()));
-    cluster.create::<Fleet>(fleet(&cluster, "f", 3)).await;
+    cluster.create::<Fleet>(fleet("f", 3)).await;
     cluster.settles("f", 3, 0).await;
     assert!(idle.lock().unwrap().is_empty(), "the other one only looks");
     assert_eq!(writes.lock().unwrap()["POST gameservers"], 3);
@@ -66,7 +66,7 @@ async fn one_that_loses_the_lease_stops_at_once() {
     let (first, writes) = client::counted(cluster.client.clone());
     let mut one = JoinSet::new();
     one.spawn(run(first, terms(&cluster, "one"), &Part::ALL, std::future::pending()));
-    cluster.create::<Fleet>(fleet(&cluster, "f", 2)).await;
+    cluster.create::<Fleet>(fleet("f", 2)).await;
     cluster.settles("f", 2, 0).await;
     let taken = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}});
     cluster.patch::<Object>("plimsoll-controller-lock", taken).await;

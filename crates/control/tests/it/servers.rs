@@ -5,14 +5,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use serde_json::json;
 
-use crate::cluster::{Cluster, server, state_of, until};
+use crate::cluster::{Cluster, server, state_of};
 use crate::standin;
 
 async fn ready(cluster: &Cluster, names: &[&str]) {
     for name in names {
-        cluster.create::<GameServer>(server(cluster, name)).await;
+        cluster.create::<GameServer>(server(name)).await;
     }
-    until("all are Ready", async || cluster.in_state("Ready").await.len() == names.len()).await;
+    cluster
+        .until("all are Ready", async || cluster.in_state("Ready").await.len() == names.len())
+        .await;
 }
 
 pub(crate) async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready(
@@ -35,7 +37,7 @@ pub(crate) async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready(
 pub(crate) async fn a_deleted_server_goes_after_its_pod(cluster: &mut Cluster) {
     ready(cluster, &["a"]).await;
     cluster.delete::<GameServer>("a").await;
-    until("a is gone", async || cluster.servers().await.is_empty()).await;
+    cluster.until("a is gone", async || cluster.servers().await.is_empty()).await;
     assert!(cluster.pods().await.is_empty(), "the pod went first");
 }
 
@@ -45,37 +47,39 @@ pub(crate) async fn a_server_whose_pod_fails_or_goes_is_unhealthy(cluster: &mut 
     standin::status(&pods, "failed", json!({"phase": "Failed"})).await;
     standin::status(&pods, "evicted", json!({"phase": "Failed", "reason": "Evicted"})).await;
     cluster.delete::<Pod>("deleted").await;
-    until("all are Unhealthy", async || cluster.in_state("Unhealthy").await.len() == 3).await;
+    cluster
+        .until("all are Unhealthy", async || cluster.in_state("Unhealthy").await.len() == 3)
+        .await;
 }
 
 pub(crate) async fn a_server_whose_pod_ends_well_goes(cluster: &mut Cluster) {
     ready(cluster, &["a"]).await;
     let pods: Api<Pod> = cluster.api();
     standin::status(&pods, "a", json!({"phase": "Succeeded"})).await;
-    until("a is gone", async || cluster.servers().await.is_empty()).await;
+    cluster.until("a is gone", async || cluster.servers().await.is_empty()).await;
 }
 
 pub(crate) async fn a_server_in_development_is_ready_at_its_address_without_a_pod(
     cluster: &mut Cluster,
 ) {
-    let mut dev = server(cluster, "dev");
+    let mut dev = server("dev");
     dev["metadata"]["annotations"] = json!({"agones.dev/dev-address": "192.168.1.5"});
     dev["spec"]["ports"][0] =
         json!({"name": "game", "portPolicy": "Static", "hostPort": 7777, "containerPort": 7654});
     cluster.create::<GameServer>(dev).await;
-    until("it is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    cluster.until("it is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
     let status = cluster.servers().await.remove(0).status.unwrap();
     assert_eq!((status.address.as_str(), status.ports.unwrap()[0].port), ("192.168.1.5", 7777));
     assert!(cluster.pods().await.is_empty());
     cluster.delete::<GameServer>("dev").await;
-    until("it is gone", async || cluster.servers().await.is_empty()).await;
+    cluster.until("it is gone", async || cluster.servers().await.is_empty()).await;
 }
 
 pub(crate) async fn a_server_whose_pod_is_refused_says_why(cluster: &mut Cluster) {
-    let mut bad = server(cluster, "bad");
+    let mut bad = server("bad");
     bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = json!("Sometimes");
     cluster.create::<GameServer>(bad).await;
-    until("it is in Error", async || cluster.in_state("Error").await.len() == 1).await;
+    cluster.until("it is in Error", async || cluster.in_state("Error").await.len() == 1).await;
     let server = cluster.servers().await.remove(0);
     assert_eq!(state_of(&server), "Error");
     assert!(server.metadata.annotations.unwrap().contains_key("agones.dev/errored-at"));

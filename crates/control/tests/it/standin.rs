@@ -1,24 +1,34 @@
-//! Stand-ins: for the scheduler and kubelets of the embedded engine, and for the games in pods.
+//! A stand-in for the games: no pod of these tests runs anything, so it plays the game of each pod that becomes Running, through a real SDK server.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use api::agones::GameServer;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Binding, Node, ObjectReference, Pod};
-use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
+use serve::sdk;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
-/// Makes a node. On a real cluster KWOK plays it.
+/// Makes a node: a simulated one of the embedded engine, or one that KWOK plays.
 pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) {
     let amounts = json!({"cpu": "64", "memory": "256Gi", "pods": "500"});
+    let labels =
+        json!({"kubernetes.io/hostname": name, "test": test, "plimsoll.dev/simulated": "true"});
     let node: Node = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "test": test}},
+        "metadata": {"name": name, "labels": labels},
         "status": {
             "addresses": [{"type": "InternalIP", "address": format!("10.1.0.{}", index + 1)}],
             "capacity": amounts,
             "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }))
     .unwrap();
@@ -28,91 +38,109 @@ pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) 
     nodes.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-fn pods_of_games(pods: Api<Pod>) -> impl futures::Stream<Item = Pod> + Unpin {
-    let config = watcher::Config::default().labels("agones.dev/role=gameserver");
-    let events = watcher(pods, config).default_backoff().applied_objects();
-    events.filter_map(|event| async { event.ok() }).boxed()
+/// The games that are being played.
+#[derive(Clone, Default)]
+pub(crate) struct Games(Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Order>>>>);
+
+/// What a game is told to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// Say nothing any more.
+    FallSilent,
+    /// Call `Shutdown()`.
+    ShutDown,
 }
 
-/// Stands in for scheduler and kubelets: puts pods on nodes, says that they run, and lets go of those that are deleted or whose node is gone.
-pub(crate) async fn kubelet(client: Client, namespace: String) {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let nodes: Api<Node> = Api::all(client.clone());
-    let mut changes = pods_of_games(pods.clone());
-    let mut gone = watcher(nodes, watcher::Config::default()).boxed();
-    let mut turn = 0;
-    loop {
-        let pod = tokio::select! {
-            Some(pod) = changes.next() => pod,
-            Some(event) = gone.next() => {
-                if let Ok(watcher::Event::Delete(node)) = event {
-                    lose(&pods, node.metadata.name.as_deref().unwrap_or_default()).await;
+impl Games {
+    /// Tells the game of a server to do something.
+    pub(crate) fn order(&self, server: &str, order: Order) {
+        self.0.lock().unwrap()[server].send(order).unwrap();
+    }
+
+    /// Plays for as long as it is polled.
+    pub(crate) async fn play(self, client: Client, namespace: String) {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let config = watcher::Config::default().labels("agones.dev/role=gameserver");
+        let mut changes = watcher(pods, config).default_backoff().boxed();
+        let mut played: HashMap<String, JoinSet<()>> = HashMap::new();
+        while let Some(change) = changes.next().await {
+            match change {
+                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
+                    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                    let uid = pod.uid().unwrap();
+                    if phase == Some("Running") && !played.contains_key(&uid) {
+                        let (sender, orders) = mpsc::unbounded_channel();
+                        self.0.lock().unwrap().insert(pod.name_any(), sender);
+                        let game = game(client.clone(), namespace.clone(), pod.name_any(), orders);
+                        played.entry(uid).or_default().spawn(game);
+                    }
                 }
-                continue;
+                Ok(watcher::Event::Delete(pod)) => drop(played.remove(&pod.uid().unwrap())),
+                Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
             }
-        };
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-        if pod.metadata.deletion_timestamp.is_some() {
-            drop(pods.delete(&name, &DeleteParams::default().grace_period(0)).await);
-        } else if !is_bound {
-            turn += 1;
-            bind(&client, &pods, &name, turn).await;
-        } else if phase.is_none_or(|phase| phase == "Pending") {
-            status(&pods, &name, json!({"phase": "Running", "podIPs": [{"ip": "10.2.0.1"}]})).await;
         }
     }
 }
 
-/// Takes away the pods of a node that is gone.
-async fn lose(pods: &Api<Pod>, node: &str) {
-    let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    for pod in pods.list(&there).await.map(|list| list.items).unwrap_or_default() {
-        let name = pod.metadata.name.unwrap_or_default();
-        drop(pods.delete(&name, &DeleteParams::default().grace_period(0)).await);
+/// Plays one game beside an SDK server of its own.
+async fn game(
+    client: Client,
+    namespace: String,
+    name: String,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
+    let listen = || TcpListener::bind("127.0.0.1:0");
+    let (grpc, http) = (listen().await.unwrap(), listen().await.unwrap());
+    let port = http.local_addr().unwrap().port();
+    let listeners = sdk::Listeners { grpc, http, health: None };
+    let rate_limit = Duration::from_millis(10);
+    let settings = sdk::Settings { rate_limit, ..sdk::Settings::new(namespace, name) };
+    let game = async {
+        while !call(port, "/ready").await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        loop {
+            let pause = tokio::time::sleep(Duration::from_millis(200));
+            tokio::select! {
+                () = pause => drop(call(port, "/health").await),
+                order = orders.recv() => match order {
+                    Some(Order::ShutDown) => drop(call(port, "/shutdown").await),
+                    Some(Order::FallSilent) | None => std::future::pending().await,
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = sdk::run(client, settings, listeners, std::future::pending()) => ended.unwrap(),
+        () = game => {}
     }
 }
 
-/// Puts a pod on one of the nodes, in turn.
-async fn bind(client: &Client, pods: &Api<Pod>, name: &str, turn: usize) {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let Ok(nodes) = nodes.list(&ListParams::default()).await else { return };
-    let Some(node) = nodes.items.get(turn % nodes.items.len().max(1)) else { return };
-    let target = ObjectReference {
-        kind: Some("Node".to_owned()),
-        name: node.metadata.name.clone(),
-        ..ObjectReference::default()
+/// Calls the SDK server as a game does that has no library for it.
+async fn call(port: u16, path: &str) -> bool {
+    let exchange = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
     };
-    let binding = Binding { target, ..Binding::default() };
-    // Someone else may have put it somewhere, or it is gone.
-    let params = PostParams::default();
-    drop(pods.create_subresource::<_, Value>("binding", name, &params, &binding).await);
+    exchange.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
 }
 
-/// Says what a pod is.
+/// Says what a pod is, as its kubelet would.
 pub(crate) async fn status(pods: &Api<Pod>, name: &str, status: Value) {
     let status = Patch::Merge(json!({"status": status}));
-    drop(pods.patch_status(name, &PatchParams::default(), &status).await);
+    pods.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-/// Stands in for the games: each says that it is ready as soon as its pod runs.
-pub(crate) async fn games(client: Client, namespace: String) {
-    let mut changes = pods_of_games(Api::namespaced(client.clone(), &namespace));
-    let mut begun: HashSet<String> = HashSet::new();
-    while let Some(pod) = changes.next().await {
-        let is_running =
-            pod.status.is_some_and(|status| status.phase.as_deref() == Some("Running"));
-        if is_running && begun.insert(pod.metadata.uid.unwrap_or_default()) {
-            let name = pod.metadata.name.unwrap_or_default();
-            say(&client, &namespace, &name, "RequestReady").await;
-        }
-    }
-}
-
-/// Writes the state that the SDK server of a game would write.
-pub(crate) async fn say(client: &Client, namespace: &str, name: &str, state: &str) {
+/// Allocates a game server, as an allocator would.
+pub(crate) async fn allocate(client: &Client, namespace: &str, name: &str) {
     let servers: Api<GameServer> = Api::namespaced(client.clone(), namespace);
-    let change = Patch::Merge(json!({"status": {"state": state}}));
-    drop(servers.patch(name, &PatchParams::default(), &change).await);
+    let change = Patch::Merge(json!({"status": {"state": "Allocated"}}));
+    servers.patch(name, &PatchParams::default(), &change).await.unwrap();
 }

@@ -13,7 +13,7 @@ async fn five_writes_take_a_server_from_its_creation_to_ready() {
     let (counting, writes) = client::counted(cluster.client.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(run(counting, cluster.settings(), &Part::ALL, std::future::pending()));
-    cluster.create::<Fleet>(fleet(&cluster, "f", 20)).await;
+    cluster.create::<Fleet>(fleet("f", 20)).await;
     cluster.settles("f", 20, 0).await;
     let writes = writes.lock().unwrap().clone();
     assert_eq!((writes["POST gameservers"], writes["POST pods"]), (20, 20));

@@ -25,7 +25,7 @@ async fn of_two_autoscalers_the_older_moves_the_fleet_and_the_other_is_refused_u
 
 #[tokio::test]
 async fn a_fleet_that_is_missing_and_one_that_is_deleted_are_said() {
-    let cluster = Cluster::start(3).await;
+    let cluster = Cluster::start().await;
     make(&cluster, autoscaler("a", "f", buffer(2, 0, 9))).await;
     unable(&cluster, "a", "FleetNotFound").await;
     said(&cluster, "a", "FailedGetFleet", "the fleet `f` does not exist").await;
