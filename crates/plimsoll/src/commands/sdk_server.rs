@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use control::FeatureGates;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serve::sdk::{Listeners, Local, Settings, run as run_sidecar, run_local};
@@ -17,9 +18,6 @@ pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(args.log_level.to_lowercase()));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    for said in gates_said(&args.feature_gates) {
-        eprintln!("plimsoll: {said}");
-    }
     // It does little, and stands beside a game that needs the processor.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -29,6 +27,8 @@ pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
 }
 
 async fn start(args: &SdkServer) -> anyhow::Result<()> {
+    let gates = FeatureGates::parse(&args.feature_gates)?;
+    gates.warn();
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let stop = async move {
@@ -38,22 +38,16 @@ async fn start(args: &SdkServer) -> anyhow::Result<()> {
         }
     };
     tokio::time::sleep(Duration::from_secs(args.delay)).await;
-    if args.local || !args.test.is_empty() {
-        local(args, stop).await
-    } else {
-        sidecar(args, stop).await
-    }
+    let is_local = args.local || tests(args).is_some();
+    if is_local { local(args, stop).await } else { sidecar(args, &gates, stop).await }
 }
 
 async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
     let listeners = listen(args, false).await?;
-    let (grpc, http) = (listeners.grpc.local_addr()?, listeners.http.local_addr()?);
-    eprintln!(
-        "plimsoll: stands in for the SDK server, with gRPC at {grpc} and REST at http://{http}"
-    );
+    say(&listeners, "stands in for the SDK server")?;
     let local = Local {
-        file: args.file.clone(),
-        test: (!args.test.is_empty()).then(|| args.test.clone()),
+        file: args.file.clone().filter(|file| !file.as_os_str().is_empty()),
+        test: tests(args),
         timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
     };
     let is_test = local.test.is_some();
@@ -64,7 +58,11 @@ async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyho
     Ok(())
 }
 
-async fn sidecar(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+async fn sidecar(
+    args: &SdkServer,
+    gates: &FeatureGates,
+    stop: impl Future<Output = ()> + Send,
+) -> anyhow::Result<()> {
     let needed = "is needed, by flag or environment; --local needs neither";
     let name = args.gameserver_name.clone();
     let name = name.with_context(|| format!("--gameserver-name (GAMESERVER_NAME) {needed}"))?;
@@ -75,11 +73,25 @@ async fn sidecar(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> any
         rate_limit: rate_limit(args)?,
         // A native sidecar outlives the game's container, and has nothing to wait for.
         graceful_termination: args.graceful_termination
-            && is_off(&args.feature_gates, "SidecarContainers"),
+            && gates.off().any(|gate| gate == "SidecarContainers"),
         ..Settings::new(namespace, name)
     };
     let client = client(args).await?;
-    Ok(run_sidecar(client, settings, listen(args, true).await?, stop).await?)
+    let listeners = listen(args, true).await?;
+    say(&listeners, &format!("speaks for GameServer {}/{}", settings.namespace, settings.name))?;
+    Ok(run_sidecar(client, settings, listeners, stop).await?)
+}
+
+/// Gives the calls of a conformance test; none where an empty variable is all there is.
+fn tests(args: &SdkServer) -> Option<Vec<String>> {
+    let names: Vec<_> = args.test.iter().filter(|name| !name.is_empty()).cloned().collect();
+    (!names.is_empty()).then_some(names)
+}
+
+fn say(listeners: &Listeners, what: &str) -> std::io::Result<()> {
+    let (grpc, http) = (listeners.grpc.local_addr()?, listeners.http.local_addr()?);
+    eprintln!("plimsoll: {what}, with gRPC at {grpc} and REST at http://{http}");
+    Ok(())
 }
 
 async fn client(args: &SdkServer) -> anyhow::Result<Client> {
@@ -128,61 +140,4 @@ async fn bind(host: &str, port: u16, flag: &str) -> anyhow::Result<TcpListener> 
     TcpListener::bind(&*found).await.with_context(|| {
         format!("could not listen on {host}:{port}; choose another port with {flag}")
     })
-}
-
-/// The gates that Agones knows. Everything they stand for is on here.
-const GATES: &[&str] = &[
-    "AutopilotPassthroughPort",
-    "CountsAndLists",
-    "DisableResyncOnSDKServer",
-    "Example",
-    "FleetAutoscaleRequestMetaData",
-    "GKEAutopilotExtendedDurationPods",
-    "PlayerAllocationFilter",
-    "PlayerTracking",
-    "PortPolicyNone",
-    "PortRanges",
-    "ProcessorAllocator",
-    "RollingUpdateFix",
-    "ScheduledAutoscaler",
-    "SidecarContainers",
-    "WasmAutoscaler",
-];
-
-fn gates(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "true")))
-}
-
-fn is_off(text: &str, gate: &str) -> bool {
-    gates(text).any(|(name, value)| name == gate && value.eq_ignore_ascii_case("false"))
-}
-
-/// Says what of the gates has no effect.
-fn gates_said(text: &str) -> Vec<String> {
-    let said = |(name, value): (&str, &str)| match value.to_ascii_lowercase().as_str() {
-        _ if !GATES.contains(&name) => {
-            Some(format!("feature gate {name} is not known, and is ignored"))
-        }
-        "false" if name != "SidecarContainers" => {
-            Some(format!("feature gate {name} is off; what it stands for is on here all the same"))
-        }
-        "true" | "false" => None,
-        other => Some(format!("feature gate {name}: expected true or false, found {other:?}")),
-    };
-    gates(text).filter_map(said).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gate_that_is_unknown_or_off_is_said() {
-        assert!(gates_said("CountsAndLists=true&PlayerTracking=true&").is_empty());
-        assert_eq!(gates_said("Teleport=true&CountsAndLists=false&PortRanges=maybe").len(), 3);
-        assert!(is_off("A=true&SidecarContainers=false", "SidecarContainers"));
-        assert!(!is_off("", "SidecarContainers"));
-    }
 }

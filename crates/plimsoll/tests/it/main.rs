@@ -11,6 +11,7 @@ mod kill;
 mod kubectl;
 mod nodes;
 mod policies;
+mod sdk;
 mod vectors;
 
 use std::path::{Path, PathBuf};

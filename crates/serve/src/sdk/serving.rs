@@ -7,8 +7,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 
 use super::core::Core;
 use super::grpc::Service;
@@ -42,11 +43,12 @@ pub(super) async fn run(core: &Arc<Core>, listeners: Listeners) -> Result<(), Er
 
 async fn grpc(core: &Arc<Core>, listener: TcpListener) -> Result<(), Error> {
     let service = Arc::new(Service(Arc::clone(core)));
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     tonic::transport::Server::builder()
         .add_service(sdk::sdk_server::SdkServer::from_arc(Arc::clone(&service)))
         .add_service(beta::sdk_server::SdkServer::from_arc(Arc::clone(&service)))
         .add_service(alpha::sdk_server::SdkServer::from_arc(service))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), core.stop.cancelled())
+        .serve_with_incoming_shutdown(incoming, core.stop.cancelled())
         .await
         .map_err(|err| Error::Listen(err.into()))
 }
@@ -66,6 +68,10 @@ async fn game_server_health(State(core): State<Arc<Core>>) -> Result<&'static st
 
 async fn http(core: &Arc<Core>, listener: TcpListener, router: Router) -> Result<(), Error> {
     let stop = core.stop.clone().cancelled_owned();
+    let listener = listener.tap_io(|stream| {
+        // Answers are small; one that is late for want of this is still an answer.
+        let _ = stream.set_nodelay(true);
+    });
     let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;
     served.map_err(|err| Error::Listen(err.into()))
 }
