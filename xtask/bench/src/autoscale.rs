@@ -112,9 +112,9 @@ async fn one(
 }
 
 async fn set(servers: &Api<GameServer>, names: &[String], state: &str) -> anyhow::Result<()> {
-    let change = json!({"status": {"state": state}});
+    let change = Patch::Merge(json!({"status": {"state": state}}));
     let params = PatchParams::default();
-    let writes = names.iter().map(|name| servers.patch(name, &params, &Patch::Merge(&change)));
+    let writes = names.iter().map(|name| servers.patch(name, &params, &change));
     try_join_all(writes).await?;
     Ok(())
 }

@@ -64,7 +64,7 @@ impl Gauges {
             ("gameservers_count", "Game servers by state", self.servers()),
             ("nodes_count", "Nodes with and without game servers", self.nodes()),
         ];
-        let of_fleets: [(_, _, fn(&Fleet) -> Series); 8] = [
+        let of_fleets: [OfFleets; 8] = [
             ("fleets_replicas_count", "Game servers of fleets", replicas),
             ("fleet_rollout_percent", "How far the rollout of fleets is", rollout),
             ("fleet_counters", "Counters, summed over fleets", |f| sums(f, Source::Counter)),
@@ -107,6 +107,9 @@ impl Gauges {
         vec![count(false), count(true)]
     }
 }
+
+/// A gauge of fleets: its name, what it says, and how it is read.
+type OfFleets = (&'static str, &'static str, fn(&Fleet) -> Series);
 
 /// A gauge of autoscalers: its name, what it says, and how it is read.
 type OfAutoscalers = (&'static str, &'static str, fn(&FleetAutoscaler) -> Series);
