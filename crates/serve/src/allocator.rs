@@ -17,12 +17,14 @@ mod events;
 mod gate;
 pub mod kubernetes;
 mod messages;
+mod record;
 mod serve;
 mod server;
 mod watch;
 mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 use decide::allocation::Request;
@@ -34,6 +36,7 @@ use books::{Books, Claim, Flown, Landing, Verdict};
 use events::Events;
 pub use gate::Bounds;
 use gate::Gate;
+pub use record::{Measured, Recorder};
 pub use serve::{Door, Doors, ServeError, aggregated, serve};
 use server::Server;
 use write::{Sent, Write};
@@ -49,11 +52,14 @@ pub struct Settings {
     pub tries: u32,
     /// Whether events are sent.
     pub events: bool,
+    /// Who hears of every allocation, to count them.
+    pub recorder: Option<Recorder>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { namespace: None, bounds: Bounds::default(), tries: 16, events: true }
+        let bounds = Bounds::default();
+        Self { namespace: None, bounds, tries: 16, events: true, recorder: None }
     }
 }
 
@@ -137,11 +143,16 @@ impl Allocator {
         &self,
         allocation: &GameServerAllocation,
     ) -> Result<GameServerAllocationStatus, Refusal> {
-        if allocation.spec.multi_cluster_setting.enabled {
+        let asked_at = Instant::now();
+        let answer = if allocation.spec.multi_cluster_setting.enabled {
             clusters::allocate(self, allocation).await
         } else {
             self.allocate_here(allocation).await
+        };
+        if let Some(recorder) = &self.shared.settings.recorder {
+            recorder.record(allocation, &answer, asked_at.elapsed());
         }
+        answer
     }
 
     /// Gives a game server of this cluster.

@@ -1,9 +1,12 @@
 //! Who gets which server, when many ask at once.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use api::allocation::AllocationState;
 use serde_json::json;
+
+use plimsoll_serve::allocator::{Allocator, Recorder, Settings};
 
 use super::World;
 use super::world::{allocate_at_once, allocation};
@@ -103,4 +106,21 @@ async fn what_changes_on_the_way_is_seen_by_the_next_choice() {
         }
     });
     assert_eq!(answered.await.unwrap().game_server_name, "s0000");
+}
+
+#[tokio::test]
+async fn whoever_counts_allocations_hears_of_each() {
+    let world = World::with_ready(1).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let recorder = Recorder::new(move |measured| {
+        hears.lock().unwrap().push((measured.fleet.clone(), measured.status));
+    });
+    let settings = Settings { recorder: Some(recorder), ..Settings::default() };
+    let allocator = Allocator::start(world.engine.client(), settings).await;
+    for _ in 0..2 {
+        allocator.allocate(&allocation(json!({}))).await.unwrap();
+    }
+    let expected = [("f".to_owned(), "Allocated"), ("none".to_owned(), "UnAllocated")];
+    assert_eq!(*heard.lock().unwrap(), expected);
 }

@@ -95,10 +95,6 @@ impl Proxy {
     pub(super) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
-
-    pub(super) fn cuts(&self) -> usize {
-        *self.cuts.borrow()
-    }
 }
 
 impl Drop for Proxy {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use kube::api::{Api, DynamicObject};
 use kube::{Client, ResourceExt as _};
@@ -50,6 +51,15 @@ impl Book {
 
     pub(super) fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many have got a server.
+    pub(super) async fn answers(&self, wanted: usize, started: Instant) {
+        while self.answered() < wanted {
+            let is_late = started.elapsed() > Duration::from_secs(1200);
+            assert!(!is_late, "it gets done: {}", self.summary());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub(super) fn ticket(&self, kind: Kind) -> String {
