@@ -89,8 +89,15 @@ impl Running {
     fn start(binaries: &Binaries, folder: &Folder) -> anyhow::Result<Self> {
         let kubeconfig = folder.join("kubeconfig");
         let mut up = Command::new(run::target().join("debug/plimsoll"));
-        up.args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig"])
-            .arg(&kubeconfig);
+        up.args([
+            "up",
+            "--api-only",
+            "--ephemeral",
+            "--listen",
+            "127.0.0.1:0",
+            "--write-kubeconfig",
+        ])
+        .arg(&kubeconfig);
         let mut parts = vec![Process::spawn("plimsoll", folder.path(), &up)?];
         let kubectl = || {
             let mut command = Command::new(binaries.path(Program::Kubectl));

@@ -25,7 +25,7 @@ pub(crate) enum Command {
     SampleServer(SampleServer),
 }
 
-/// Start everything on the embedded engine: a Kubernetes API on this machine
+/// Start everything on the embedded engine: a Kubernetes API on this machine, and what runs fleets on it
 ///
 /// Objects are kept in the data directory and are there again after a restart. kubectl and any other client use the
 /// kubeconfig that is written there. Ends with Ctrl-C.
@@ -46,6 +46,9 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Only the API: nothing is scheduled, run or controlled
+    #[arg(long, conflicts_with_all = ["images", "simulated_nodes"])]
+    pub(crate) api_only: bool,
     /// Run a program of this machine for an image; may be given many times
     #[arg(long = "image", value_name = "IMAGE=PROGRAM", value_parser = image)]
     pub(crate) images: Vec<(String, Vec<String>)>,

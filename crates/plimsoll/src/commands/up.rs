@@ -47,17 +47,20 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         writeln!(out, "other machines can reach it; whoever has the token may do everything")?;
     }
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
-    let parts = Parts::start(&engine, args).await?;
-    if let Some(lack) = parts.lacks() {
+    out.flush()?;
+    let parts = if args.api_only { None } else { Some(Parts::start(&engine, args).await?) };
+    if let Some(lack) = parts.as_ref().and_then(Parts::lacks) {
         writeln!(out, "{lack}")?;
     }
-    for applied in apply::files(&engine.client(), &args.files).await? {
+    let client = engine.client();
+    for applied in apply::files(&client, &args.files).await? {
         writeln!(out, "{applied} applied")?;
     }
     out.flush()?;
-    let client = engine.client();
     let follow = async {
-        fleets::follow(&client).await?;
+        if parts.is_some() {
+            fleets::follow(&client).await?;
+        }
         std::future::pending().await
     };
     let ended: anyhow::Result<()> = tokio::select! {
@@ -65,7 +68,9 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         _ = terminated.recv() => Ok(()),
         failed = follow => failed,
     };
-    parts.stop().await;
+    if let Some(parts) = parts {
+        parts.stop().await;
+    }
     drop(listening);
     engine.stop();
     ended

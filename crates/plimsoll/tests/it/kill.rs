@@ -89,7 +89,7 @@ async fn nothing_acknowledged_is_lost_by_killing_the_process() {
 /// Starts the program and waits until it is ready.
 async fn start(dir: &Path) -> (Child, Client) {
     let mut child = crate::plimsoll()
-        .args(["up", "--listen", "127.0.0.1:0", "--data"])
+        .args(["up", "--api-only", "--listen", "127.0.0.1:0", "--data"])
         .arg(dir)
         .stdout(Stdio::piped())
         .spawn()

@@ -185,7 +185,14 @@ impl Up {
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = plimsoll();
         command
-            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig"])
+            .args([
+                "up",
+                "--api-only",
+                "--ephemeral",
+                "--listen",
+                "127.0.0.1:0",
+                "--write-kubeconfig",
+            ])
             .arg(&kubeconfig);
         let server = command.stdout(Stdio::null()).spawn().unwrap();
         let up = Self { kubectl: kubectl.into(), folder, server };

@@ -12,6 +12,7 @@ mod kubectl;
 mod nodes;
 mod policies;
 mod sdk;
+mod up;
 mod vectors;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,146 @@
+//! The first command of the README: real game servers, an answer to a packet, a clean end, and a second start.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::plimsoll;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quickstart_answers_and_is_there_again_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Up::start(dir.path(), &["examples/quickstart.yaml"]);
+    assert_eq!(first.servers.len(), 2, "{:?}", first.servers);
+    for (_, address) in &first.servers {
+        assert_eq!(ask(*address, "hello"), "ACK: hello\n");
+    }
+    let allocated = plimsoll()
+        .args(["allocate", "quickstart", "--kubeconfig"])
+        .arg(dir.path().join("kubeconfig"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&allocated.stdout).into_owned();
+    assert!(allocated.status.success(), "{said}");
+    let mine = first.servers.iter().find(|(name, _)| said.contains(name)).expect("one of the two");
+    let (mine, addresses) = (mine.0.clone(), first.addresses());
+    first.stop();
+    for address in addresses {
+        // Whoever still held the port would keep it from us.
+        UdpSocket::bind(address).unwrap_or_else(|err| panic!("{address} is still taken: {err}"));
+    }
+
+    let second = Up::start(dir.path(), &[]);
+    assert!(second.servers.len() >= 2, "the fleet is at its size: {:?}", second.servers);
+    assert!(second.servers.iter().all(|(name, _)| *name != mine), "the allocated one is replaced");
+    assert_eq!(ask(second.servers[0].1, "again"), "ACK: again\n");
+    assert!(reasons(dir.path(), &mine).await.contains("NodeRestarted"), "an event says why");
+    second.stop();
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("fleet.yaml");
+    let good = std::fs::read_to_string(crate::root().join("examples/quickstart.yaml")).unwrap();
+    std::fs::write(&bad, good.replace("simple-game-server", "no-such-game")).unwrap();
+    let mut child = plimsoll()
+        .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--data"])
+        .arg(dir.path())
+        .arg(&bad)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let is_said = lines.any(|line| line.contains("--image plimsoll/no-such-game=PROGRAM"));
+    end(&mut child);
+    assert!(is_said, "nobody said what to do");
+}
+
+/// A running `plimsoll up`, with the game servers that it printed.
+struct Up {
+    child: Child,
+    _out: BufReader<ChildStdout>,
+    servers: Vec<(String, SocketAddr)>,
+}
+
+impl Up {
+    /// Starts it, and reads what it prints until game servers are up.
+    fn start(data: &Path, files: &[&str]) -> Self {
+        let mut child = plimsoll()
+            .args(["up", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(files)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut servers = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0, "it ended before it was up");
+            if line.starts_with("talk to one: ") {
+                return Self { child, _out: out, servers };
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let [name, "Ready" | "Allocated", address] = words.as_slice() {
+                servers.push(((*name).to_owned(), address.parse().unwrap()));
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|(_, address)| *address).collect()
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn stop(mut self) {
+        let signalled = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(signalled.unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Sends a packet until there is an answer: packets get lost.
+fn ask(address: SocketAddr, text: &str) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    for _ in 0..30 {
+        socket.send_to(text.as_bytes(), address).unwrap();
+        let mut answer = [0; 512];
+        if let Ok(length) = socket.recv(&mut answer) {
+            return String::from_utf8_lossy(&answer[..length]).into_owned();
+        }
+    }
+    panic!("no answer from {address}")
+}
+
+/// Gives the reasons of all events about objects of a name.
+async fn reasons(data: &Path, name: &str) -> BTreeSet<String> {
+    let kubeconfig = Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
+    let client = Client::try_from(config.await.unwrap()).unwrap();
+    let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let events = Api::<Event>::all(client).list(&about).await.unwrap();
+    events.into_iter().filter_map(|event| event.reason).collect()
+}
