@@ -68,7 +68,10 @@ impl Cluster {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let object = serde_json::from_value(object).unwrap();
         namespaces.create(&PostParams::default(), &object).await.unwrap();
-        Some(Self::on(client, namespace, None).await)
+        let mut cluster = Self::on(client, namespace, None).await;
+        let (client, nodes) = (cluster.client.clone(), cluster.nodes.clone());
+        cluster.tasks.spawn(standin::keep_addresses(client, nodes));
+        Some(cluster)
     }
 
     async fn on(client: Client, namespace: String, embedded: Option<(Engine, Runtime)>) -> Self {

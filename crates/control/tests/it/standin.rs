@@ -25,7 +25,7 @@ pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) 
     let node: Node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": labels},
         "status": {
-            "addresses": [{"type": "InternalIP", "address": format!("10.1.0.{}", index + 1)}],
+            "addresses": addresses(index),
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
@@ -36,6 +36,29 @@ pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) 
     nodes.create(&PostParams::default(), &node).await.unwrap();
     let status = Patch::Merge(json!({"status": node.status}));
     nodes.patch_status(name, &PatchParams::default(), &status).await.unwrap();
+}
+
+/// Gives nodes their addresses back, which KWOK takes away when it first sees them; for as long as it is polled.
+pub(crate) async fn keep_addresses(client: Client, names: Vec<String>) {
+    let nodes: Api<Node> = Api::all(client);
+    loop {
+        for (index, name) in names.iter().enumerate() {
+            let Ok(Some(node)) = nodes.get_opt(name).await else { continue };
+            if node.status.and_then(|status| status.addresses).is_none_or(|all| all.is_empty()) {
+                let addresses = json!({"status": {"addresses": addresses(index)}});
+                drop(
+                    nodes
+                        .patch_status(name, &PatchParams::default(), &Patch::Merge(addresses))
+                        .await,
+                );
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+fn addresses(index: usize) -> Value {
+    json!([{"type": "InternalIP", "address": format!("10.1.0.{}", index + 1)}])
 }
 
 /// The games that are being played.
