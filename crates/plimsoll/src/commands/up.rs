@@ -19,6 +19,8 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
+    let _ = engine::runtime::allow_for_ordinary_users();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(up(args))?;
     // What still runs are connections of clients that do not know that it is over.

@@ -138,8 +138,9 @@ fn ask(address: SocketAddr, text: &str) -> String {
 /// Gives the reasons of all events about objects of a name.
 async fn reasons(data: &Path, name: &str) -> BTreeSet<String> {
     let kubeconfig = Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
-    let client = Client::try_from(config.await.unwrap()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let client = Client::try_from(config).unwrap();
     let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
     let events = Api::<Event>::all(client).list(&about).await.unwrap();
     events.into_iter().filter_map(|event| event.reason).collect()

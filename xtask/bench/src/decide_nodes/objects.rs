@@ -93,12 +93,11 @@ fn pod(pod: &Pod) -> Value {
         value["spec"]["topologySpreadConstraints"] = rules.collect();
     }
     let refused = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
-    match &pod.scheduling {
-        Scheduling::On(node) => {
-            value["spec"]["nodeName"] = (&**node).into();
-            value["status"] = json!({"phase": "Running", "podIP": "10.0.0.1"});
-        }
-        _ => value["status"] = json!({"phase": "Pending", "conditions": refused}),
+    if let Scheduling::On(node) = &pod.scheduling {
+        value["spec"]["nodeName"] = (&**node).into();
+        value["status"] = json!({"phase": "Running", "podIP": "10.0.0.1"});
+    } else {
+        value["status"] = json!({"phase": "Pending", "conditions": refused});
     }
     value
 }

@@ -51,13 +51,11 @@ impl Parts {
 
     /// Says what of this machine pods cannot have.
     pub(crate) fn lacks(&self) -> Option<String> {
-        match self.runtime.networking() {
-            Networking::Host { why } => Some(format!(
-                "pods share this machine's network ({why}): game servers get their ports from PORT, AGONES_SDK_GRPC_PORT and \
-                 AGONES_SDK_HTTP_PORT"
-            )),
-            _ => None,
-        }
+        let Networking::Host { why } = self.runtime.networking() else { return None };
+        Some(format!(
+            "pods share this machine's network ({why}): game servers get their ports from PORT, AGONES_SDK_GRPC_PORT and \
+             AGONES_SDK_HTTP_PORT"
+        ))
     }
 
     /// Stops everything that runs. Nobody is left who would see game servers end and replace them.
@@ -78,6 +76,7 @@ fn machine(
     local.programs.add(settings.sidecar.image.clone(), Sidecar::new(client.clone()));
     let sample = vec![own.to_string_lossy().into_owned(), "sample-server".to_owned()];
     local.images = BTreeMap::from([(SAMPLE.to_owned(), sample)]);
+    local.docker = runtime::usual_docker();
     local.images.extend(args.images.iter().cloned());
     let simulated = Simulated {
         count: args.simulated_nodes,
