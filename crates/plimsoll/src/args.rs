@@ -18,6 +18,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Up(Up),
+    Run(Run),
     Allocate(Allocate),
     Evaluate(Evaluate),
     Install(Install),
@@ -46,6 +47,9 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Serve Prometheus' metrics here
+    #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Only the API: nothing is scheduled, run or controlled
     #[arg(long, conflicts_with_all = ["images", "simulated_nodes"])]
     pub(crate) api_only: bool,
@@ -56,6 +60,63 @@ pub(crate) struct Up {
     /// their annotation `plimsoll.dev/simulate`
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) simulated_nodes: usize,
+}
+
+/// Run the controllers and servers on a cluster, as a deployment there does
+///
+/// Several may run at once: one of them, by a Lease, is active. `plimsoll install` prints a deployment of it.
+#[derive(Parser)]
+pub(crate) struct Run {
+    /// Only these controllers
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    pub(crate) only: Vec<Part>,
+    /// How to reach the API [default: $KUBECONFIG, else that of `plimsoll up`, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Reach the API as a pod of the cluster does
+    #[arg(long, conflicts_with = "kubeconfig")]
+    pub(crate) in_cluster: bool,
+    /// Answer admission webhooks here; needs --certificates
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) webhooks: Option<SocketAddr>,
+    /// The folder with tls.crt and tls.key of the webhooks; read again when they change
+    #[arg(long, value_name = "DIR")]
+    pub(crate) certificates: Option<PathBuf>,
+    /// Answer allocations by gRPC and REST here
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) allocator: Option<SocketAddr>,
+    /// The folder with tls.crt and tls.key of the allocator, and below it `callers` with the authorities of those who may call;
+    /// without it only this machine is answered
+    #[arg(long, value_name = "DIR")]
+    pub(crate) allocator_certificates: Option<PathBuf>,
+    /// Serve Prometheus' metrics here
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// The image of the SDK server beside each game server
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) sidecar_image: Option<String>,
+    /// Agones' feature gates, as A=true&B=false
+    #[arg(long, value_name = "GATES", env = "FEATURE_GATES", default_value = "")]
+    pub(crate) feature_gates: String,
+    #[arg(long, hide = true, env = "POD_NAME")]
+    pub(crate) pod_name: Option<String>,
+    #[arg(long, hide = true, env = "POD_NAMESPACE")]
+    pub(crate) pod_namespace: Option<String>,
+}
+
+/// A controller.
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "lowercase")]
+pub(crate) enum Part {
+    GameServer,
+    GameServerSet,
+    Fleet,
+    FleetAutoscaler,
+}
+
+impl Part {
+    const ALL: [Self; 4] =
+        [Self::GameServer, Self::GameServerSet, Self::Fleet, Self::FleetAutoscaler];
 }
 
 fn image(text: &str) -> Result<(String, Vec<String>), String> {

@@ -3,6 +3,7 @@
 pub(crate) mod allocate;
 pub(crate) mod evaluate;
 pub(crate) mod install;
+pub(crate) mod run;
 pub(crate) mod sample_server;
 pub(crate) mod sdk_server;
 pub(crate) mod up;

@@ -3,6 +3,7 @@
 mod args;
 mod cluster;
 mod commands;
+mod measuring;
 mod sidecar;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse();
     let done = match args.command {
         args::Command::Up(args) => commands::up::run(&args),
+        args::Command::Run(args) => commands::run::run(&args),
         args::Command::Allocate(args) => commands::allocate::run(&args),
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
         args::Command::Install(args) => commands::install::run(&args),
@@ -31,4 +33,11 @@ fn main() -> ExitCode {
         eprintln!("plimsoll: {err:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Logs to standard error, as much as `PLIMSOLL_LOG` says.
+pub(crate) fn log(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -15,9 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::SdkServer;
 
 pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(args.log_level.to_lowercase()));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    crate::log(&args.log_level.to_lowercase());
     // It does little, and stands beside a game that needs the processor.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

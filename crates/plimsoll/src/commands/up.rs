@@ -16,9 +16,7 @@ use crate::args::Up;
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    crate::log("info");
     // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
     let _ = engine::runtime::allow_for_ordinary_users();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -33,8 +33,8 @@ pub struct Allocated<'a> {
     pub is_multicluster: bool,
     /// From the request to the answer.
     pub took: Duration,
-    /// How often a server was chosen.
-    pub tries: u32,
+    /// How often a server was chosen, where that is known.
+    pub tries: Option<u32>,
 }
 
 impl Allocation {
@@ -71,8 +71,8 @@ impl Allocation {
             ]
         };
         self.took.get_or_create(&labels(done.status)).observe(done.took.as_secs_f64());
-        if done.status == "Allocated" {
-            self.tries.get_or_create(&labels("Success")).observe(f64::from(done.tries));
+        if let Some(tries) = done.tries.filter(|_| done.status == "Allocated") {
+            self.tries.get_or_create(&labels("Success")).observe(f64::from(tries));
         }
     }
 }

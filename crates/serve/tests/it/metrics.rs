@@ -88,7 +88,7 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
         scheduling: "Packed",
         is_multicluster: false,
         took: Duration::from_millis(2),
-        tries: 1,
+        tries: Some(1),
     });
     shown(&metrics, &[
         r#"agones_gameservers_count{type="Ready",fleet_name="f",namespace="default"} 1"#,

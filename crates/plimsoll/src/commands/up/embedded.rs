@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tower::BoxError;
 
 use crate::args::Up;
+use crate::measuring;
 use crate::sidecar::Sidecar;
 
 /// The name of the image that the binary carries a program for, wherever the image is said to come from.
@@ -38,11 +39,13 @@ impl Parts {
     /// Starts the runtime, the controllers and the allocator.
     pub(crate) async fn start(engine: &Engine, args: &Up) -> anyhow::Result<Self> {
         let client = engine.client();
-        let allocator = Allocator::start(client.clone(), allocator::Settings::default()).await;
+        let mut controllers = JoinSet::new();
+        let recorder = measuring::serve(&client, args.metrics, &mut controllers).await?;
+        let settings = allocator::Settings { recorder, ..allocator::Settings::default() };
+        let allocator = Allocator::start(client.clone(), settings).await;
         engine.delegate("allocation.agones.dev", "v1", door(allocator));
         let settings = control::Settings::default();
         let runtime = engine.run(machine(client.clone(), &settings, args)?).await?;
-        let mut controllers = JoinSet::new();
         controllers.spawn(async move {
             control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
         });
