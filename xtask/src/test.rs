@@ -10,7 +10,7 @@ use xtask::{python, run};
 pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
     let binaries = Binaries::build(&Program::CLUSTER)?;
     let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked"]);
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     // Random cases are the same in every run: luck finds bugs when somebody looks for them, not when somebody lands.
     command.env("PROPTEST_RNG_SEED", "20261116");
     // A cluster of the user's own is used as it is; otherwise one is started, once for all tests.
