@@ -24,13 +24,17 @@ fn web(status: u16) -> String {
 #[tokio::test]
 async fn a_container_that_fails_its_liveness_probe_is_restarted_or_fails_as_its_pod_says() {
     let machine = machine(local()).await;
-    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "failureThreshold": 5, "initialDelaySeconds": 1});
+    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "failureThreshold": 2, "timeoutSeconds": 10});
+    // A slow machine takes its time to start the server, and that is no failure.
+    let startup =
+        json!({"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 1000});
     for (name, status, policy) in
         [("good", 200, "Never"), ("bad", 500, "Never"), ("again", 500, "Always")]
     {
+        let mut container = probed(&web(status), "livenessProbe", probe.clone());
+        container["startupProbe"] = startup.clone();
         let spec = json!({
-            "restartPolicy": policy, "terminationGracePeriodSeconds": 1,
-            "containers": [probed(&web(status), "livenessProbe", probe.clone())],
+            "restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": [container],
         });
         machine.create(name, spec).await;
     }
