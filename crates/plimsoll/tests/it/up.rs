@@ -68,7 +68,7 @@ fn a_program_that_is_missing_is_named_with_what_to_do() {
 /// A running `plimsoll up`, with the game servers that it printed.
 struct Up {
     child: Child,
-    _out: BufReader<ChildStdout>,
+    out: BufReader<ChildStdout>,
     servers: Vec<(String, SocketAddr)>,
 }
 
@@ -83,17 +83,17 @@ impl Up {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut servers = Vec::new();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut up = Self { child, out, servers: Vec::new() };
         loop {
             let mut line = String::new();
-            assert_ne!(out.read_line(&mut line).unwrap(), 0, "it ended before it was up");
+            assert_ne!(up.out.read_line(&mut line).unwrap(), 0, "it ended before it was up");
             if line.starts_with("talk to one: ") {
-                return Self { child, _out: out, servers };
+                return up;
             }
             let words: Vec<&str> = line.split_whitespace().collect();
             if let [name, "Ready" | "Allocated", address] = words.as_slice() {
-                servers.push(((*name).to_owned(), address.parse().unwrap()));
+                up.servers.push(((*name).to_owned(), address.parse().unwrap()));
             }
         }
     }
