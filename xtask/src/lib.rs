@@ -1,6 +1,7 @@
-//! What developer commands and measurements share: how programs are run, and a real Kubernetes to compare with.
+//! What developer commands and measurements share: how programs are run, and the real systems to compare with.
 
 pub mod conformance;
+pub mod docker;
 pub mod kube;
 pub mod process;
 pub mod python;

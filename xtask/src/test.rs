@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use xtask::conformance;
+use xtask::docker::Docker;
 use xtask::kube::{Binaries, Cluster, Options, Program};
-use xtask::{python, run};
+use xtask::{conformance, docker, python, run};
 
 /// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
 pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
@@ -23,6 +23,14 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
     }
     command.env("PLIMSOLL_TEST_KUBECTL", binaries.path(Program::Kubectl));
     command.env("PLIMSOLL_TEST_PYTHON", python::interpreter()?);
+    let docker = match std::env::var_os(DOCKER) {
+        Some(_) => None,
+        // Where there cannot be one, the tests say what they skip; in continuous integration that is a failure.
+        None => Docker::start().inspect_err(|err| eprintln!("{err:#}")).ok(),
+    };
+    if let Some(docker) = &docker {
+        command.env(DOCKER, docker.socket()).env("PLIMSOLL_TEST_DOCKER_IMAGE", docker::IMAGE);
+    }
     // Twenty thousand take a release build and patience: each allocator that starts again reads every server.
     if std::env::var_os("PLIMSOLL_TEST_CHAOS").is_none() {
         command.env("PLIMSOLL_TEST_CHAOS", "2000");
@@ -31,13 +39,16 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
         command.args(["--", filter]);
     }
     run::command(&mut command)?;
-    drop(cluster);
+    drop((cluster, docker));
     // A filter names tests of our own; without one, Kubernetes' tests have their say too.
     if filter.is_none() { conformance::command(true) } else { Ok(()) }
 }
 
 /// Names the cluster that tests compare with.
 const KUBECONFIG: &str = "PLIMSOLL_TEST_KUBECONFIG";
+
+/// Names the socket of the Docker Engine that tests may use.
+const DOCKER: &str = "PLIMSOLL_TEST_DOCKER";
 
 /// Lets the tests that compare with generated files write them instead.
 pub(crate) fn bless() -> anyhow::Result<()> {

@@ -45,38 +45,53 @@ pub(crate) struct Scale {
 }
 
 impl Custom {
-    /// Brings a document into the form of its version: unknown fields out, defaults in. What was unknown is listed.
-    pub(crate) fn settle(&self, mut document: Value) -> Result<Decoded, Error> {
+    /// Brings a document into the form of its version: unknown fields out, defaults in. What was unknown is listed. What is as
+    /// in `old` has that form.
+    pub(crate) fn settle(
+        &self,
+        mut document: Value,
+        old: Option<&Value>,
+    ) -> Result<Decoded, Error> {
         let mut strict = Vec::new();
         if document["metadata"].is_null()
             && let Some(map) = document.as_object_mut()
         {
             map.remove("metadata");
         }
-        if let Some(meta) = document.get("metadata") {
-            let settled = metadata(meta, "metadata")?;
+        let (new, was) = (document.get_mut("metadata"), old.map(|old| &old["metadata"]));
+        if let Some(new) = new.filter(|new| was.is_none_or(|was| *was != **new)) {
+            // The largest part of metadata is mostly as it was.
+            let owners = new.get_mut("managedFields").filter(|owners| {
+                was.is_some_and(|was| was["managedFields"] == **owners && !owners.is_null())
+            });
+            let owners = owners.map(Value::take);
+            let settled = metadata(new, "metadata")?;
             strict.extend(settled.strict);
-            document["metadata"] = settled.value;
+            *new = settled.value;
+            if let Some(owners) = owners {
+                new["managedFields"] = owners;
+            }
         }
         if let Some(schema) = &self.schema {
-            let mut unknown = pruning::prune(schema, &mut document)?;
+            let mut unknown = pruning::prune(schema, &mut document, old)?;
             unknown.sort();
             strict.extend(unknown);
-            self.default(&mut document);
+            self.default(&mut document, old);
         }
         Ok(Decoded { value: document, strict })
     }
 
     /// Fills in the defaults of the schema.
-    pub(crate) fn default(&self, document: &mut Value) {
+    pub(crate) fn default(&self, document: &mut Value, old: Option<&Value>) {
         if let Some(schema) = &self.schema {
-            defaulting::apply(schema, document);
+            defaulting::apply(schema, document, old);
         }
     }
 
     /// Checks an object against the schema.
-    pub(crate) fn check(&self, document: &Value) -> Vec<FieldError> {
-        self.schema.as_ref().map(|s| check::object(s, self.has_rules, document)).unwrap_or_default()
+    pub(crate) fn check(&self, document: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let schema = self.schema.as_ref();
+        schema.map(|s| check::object(s, self.has_rules, document, old)).unwrap_or_default()
     }
 
     /// The shape that patches and server-side apply walk.

@@ -5,10 +5,14 @@
 
 mod script;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::agones::GameServer;
 use decide::gameserver::{Event, State};
+use engine::runtime::Simulation;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -87,5 +91,13 @@ impl Player {
 
     fn servers(&self, pod: &Pod) -> Api<GameServer> {
         Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
+    }
+}
+
+/// Lets the pods of simulated nodes play.
+impl Simulation for Player {
+    fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
+        let (player, pod) = (self.clone(), Arc::clone(pod));
+        Some(async move { player.play(&*pod).await }.boxed())
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// How many allocated runs, and as many bare ones, for each figure
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// How many allocations a run of 128 clients has; fewer clients have fewer [default: 16000 embedded, 1500 real]
+    /// How many allocations a run of 128 clients has; fewer clients have fewer [default: 16000 embedded, 4000 with controllers, 1500 real]
     #[arg(long)]
     size: Option<usize>,
 }
@@ -57,7 +57,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
         "ratio",
     ];
     let mut report = Report::new("Allocations next to plain updates", &columns);
-    for place in [Where::Embedded, Where::Real] {
+    for place in [Where::Embedded, Where::Followed, Where::Real] {
         if options.on.is_none_or(|on| on == place) {
             runtime.block_on(measure(place, options, &mut report))?;
         }
@@ -77,7 +77,7 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
     let most = options.size.unwrap_or(place.usual_size());
     let place = Place::open(place, most).await?;
     for door in [Door::Process, Door::Grpc, Door::Rest] {
-        if options.door.is_some_and(|only| only != door) {
+        if options.door.is_some_and(|only| only != door) || !place.has(door) {
             continue;
         }
         for clients in CLIENTS {
@@ -87,7 +87,8 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
             row(report, &place, door, clients, &allocated, &bare);
         }
     }
-    place.close()
+    place.close().await;
+    Ok(())
 }
 
 /// Measures allocated and bare runs in turn.

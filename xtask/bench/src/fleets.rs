@@ -59,7 +59,7 @@ pub(crate) fn run(sizes: &[i32], real: bool) -> anyhow::Result<Report> {
             world.end().await;
         }
         for &size in sizes.iter().filter(|_| real) {
-            let world = World::real(size)?;
+            let world = World::real(size).await?;
             row(&mut report, "kube-apiserver + KWOK", &measure(&world, size).await?);
             world.end().await;
         }
@@ -105,6 +105,15 @@ async fn measure(world: &World, size: i32) -> anyhow::Result<Figures> {
     resize(&fleets, 0).await?;
     until(client, |_, servers| servers == 0).await?;
     Ok(Figures { size, up, down: started.elapsed(), writes, cpu, memory_mib })
+}
+
+/// Makes the fleet with so many servers, all Ready.
+pub(crate) async fn grow(client: &Client, size: i32) -> anyhow::Result<()> {
+    let fleets: Api<Fleet> = Api::default_namespaced(client.clone());
+    let mut fleet = fleet();
+    fleet.spec.replicas = size;
+    fleets.create(&PostParams::default(), &fleet).await.context("could not make the fleet")?;
+    until(client, |fleet, _| fleet.ready_replicas == size).await
 }
 
 async fn resize(fleets: &Api<Fleet>, replicas: i32) -> anyhow::Result<()> {

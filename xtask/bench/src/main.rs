@@ -12,8 +12,13 @@ mod report;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 
 use report::Report;
+
+/// As in the program that is measured.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measure what Plimsoll claims
 #[derive(Parser)]

@@ -102,6 +102,8 @@ impl Binaries {
         let mut command = Command::new(self.path(Program::Kwok));
         command.arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(self.kwok_stages());
         command.args(["--manage-all-nodes=true", &format!("--server-address=127.0.0.1:{port}")]);
+        // Otherwise it takes away the addresses that nodes were made with.
+        command.arg("--node-ip=127.0.0.1");
         Process::spawn("kwok", folder.path(), &command)
     }
 

@@ -112,6 +112,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Gives where a file of this cluster is, such as `ca.crt`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     fn kubectl(&self) -> Command {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
@@ -202,6 +207,9 @@ impl Cluster {
                 "--leader-elect=false",
                 "--bind-address=127.0.0.1",
                 &format!("--secure-port={port}"),
+                // What is measured is the API server, not how often its own clients dare to ask it.
+                "--kube-api-qps=5000",
+                "--kube-api-burst=5000",
             ]);
         };
         let mut command = Command::new(binaries.path(Program::ControllerManager));

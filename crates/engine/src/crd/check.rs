@@ -9,11 +9,16 @@ use serde_json::{Number, Value};
 use crate::builtin::field::{FieldError, Mistake, Path};
 use crate::schema::{OrBool, Structural};
 
-/// Checks a whole object. Rules in CEL are not evaluated.
-pub(super) fn object(schema: &Structural, has_rules: bool, document: &Value) -> Vec<FieldError> {
+/// Checks a whole object; what is as in `old` is not asked about again, as the real server does not. Rules in CEL are not evaluated.
+pub(super) fn object(
+    schema: &Structural,
+    has_rules: bool,
+    document: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, document, true, &Path::default(), &mut errors);
-    lists(schema, document, &Path::default(), &mut errors);
+    walk(schema, document, old, true, &Path::default(), &mut errors);
+    lists(schema, document, old, &Path::default(), &mut errors);
     if has_rules && !errors.is_empty() {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors \
                       to complete validation";
@@ -25,7 +30,7 @@ pub(super) fn object(schema: &Structural, has_rules: bool, document: &Value) -> 
 /// Checks a value that stands somewhere inside an object, such as a default.
 pub(super) fn place(schema: &Structural, value: &Value, path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, value, schema.is_embedded, path, &mut errors);
+    walk(schema, value, None, schema.is_embedded, path, &mut errors);
     errors
 }
 
@@ -37,10 +42,14 @@ fn unplaced(detail: String) -> FieldError {
 fn walk(
     schema: &Structural,
     value: &Value,
+    old: Option<&Value>,
     is_object_root: bool,
     path: &Path,
     errors: &mut Vec<FieldError>,
 ) {
+    if old == Some(value) {
+        return;
+    }
     if value.is_null() && (schema.nullable || schema.kind.is_empty()) {
         return;
     }
@@ -58,7 +67,7 @@ fn walk(
         errors.push(path.with(Mistake::NotSupported, value, detail));
     }
     match value {
-        Value::Object(map) => properties(schema, map, is_object_root, path, errors),
+        Value::Object(map) => properties(schema, map, old, is_object_root, path, errors),
         Value::Array(list) => items(schema, list, path, errors),
         Value::String(text) => scalar::text(schema, text, path, errors),
         Value::Number(number) => scalar::number(schema, number, path, errors),
@@ -100,7 +109,7 @@ fn type_name(value: &Value) -> &'static str {
 fn combined(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
     let faults = |schema: &Structural| {
         let mut faults = Vec::new();
-        walk(schema, value, false, path, &mut faults);
+        walk(schema, value, None, false, path, &mut faults);
         faults
     };
     if !schema.any_of.is_empty() {
@@ -132,6 +141,7 @@ fn combined(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<Fi
 fn properties(
     schema: &Structural,
     map: &serde_json::Map<String, Value>,
+    old: Option<&Value>,
     is_object_root: bool,
     path: &Path,
     errors: &mut Vec<FieldError>,
@@ -160,7 +170,10 @@ fn properties(
         }
         let inner = schema.properties.get(name).or_else(|| schema.values_schema());
         match inner {
-            Some(inner) => walk(inner, child, inner.is_embedded, &path.child(name), errors),
+            Some(inner) => {
+                let was = old.and_then(|old| old.get(name));
+                walk(inner, child, was, inner.is_embedded, &path.child(name), errors);
+            }
             None if matches!(schema.additional_properties, Some(OrBool::Bool(false))) => {
                 errors.push(path.child(name).forbidden("is not allowed"));
             }
@@ -183,19 +196,29 @@ fn items(schema: &Structural, list: &[Value], path: &Path, errors: &mut Vec<Fiel
     }
     if let Some(inner) = &schema.items {
         for (index, child) in list.iter().enumerate() {
-            walk(inner, child, inner.is_embedded, &path.index(index), errors);
+            walk(inner, child, None, inner.is_embedded, &path.index(index), errors);
         }
     }
 }
 
 /// Refuses items that are the same where each has to have an identity of its own.
-fn lists(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn lists(
+    schema: &Structural,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    errors: &mut Vec<FieldError>,
+) {
+    if old == Some(value) {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (name, child) in map {
                 if let Some(inner) = schema.properties.get(name).or_else(|| schema.values_schema())
                 {
-                    lists(inner, child, &path.child(name), errors);
+                    let was = old.and_then(|old| old.get(name));
+                    lists(inner, child, was, &path.child(name), errors);
                 }
             }
         }
@@ -208,7 +231,7 @@ fn lists(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<Field
             }
             if let Some(inner) = &schema.items {
                 for (index, child) in list.iter().enumerate() {
-                    lists(inner, child, &path.index(index), errors);
+                    lists(inner, child, None, &path.index(index), errors);
                 }
             }
         }

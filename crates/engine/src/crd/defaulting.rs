@@ -4,8 +4,11 @@ use serde_json::Value;
 
 use crate::schema::Structural;
 
-/// Fills in defaults, and drops nulls where the schema does not allow them.
-pub(super) fn apply(schema: &Structural, value: &mut Value) {
+/// Fills in defaults, and drops nulls where the schema does not allow them. What is as in `old` has been through this.
+pub(super) fn apply(schema: &Structural, value: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|old| *old == *value) {
+        return;
+    }
     match value {
         Value::Object(map) => {
             for (name, property) in &schema.properties {
@@ -18,7 +21,7 @@ pub(super) fn apply(schema: &Structural, value: &mut Value) {
                     map.insert(name.clone(), default.clone());
                 }
                 if let Some(child) = map.get_mut(name) {
-                    apply(property, child);
+                    apply(property, child, old.and_then(|old| old.get(name)));
                 }
             }
             if let Some(values) = schema.values_schema() {
@@ -30,14 +33,14 @@ pub(super) fn apply(schema: &Structural, value: &mut Value) {
                         {
                             *child = default.clone();
                         }
-                        apply(values, child);
+                        apply(values, child, old.and_then(|old| old.get(name)));
                     }
                 }
             }
         }
         Value::Array(list) => {
             if let Some(items) = &schema.items {
-                list.iter_mut().for_each(|child| apply(items, child));
+                list.iter_mut().for_each(|child| apply(items, child, None));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -56,7 +59,7 @@ mod tests {
             "c": {"type": "object", "default": {}, "properties": {"d": {"type": "integer", "default": 5}}}}}))
         .unwrap();
         let mut document = json!({"a": null, "b": null});
-        apply(&schema, &mut document);
+        apply(&schema, &mut document, None);
         assert_eq!(document, json!({"a": "x", "b": null, "c": {"d": 5}}));
     }
 }

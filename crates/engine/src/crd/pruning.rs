@@ -6,20 +6,28 @@ use super::metadata;
 use crate::schema::Structural;
 use crate::schema::decode::Error;
 
-/// Drops the fields that a schema does not know, and lists them as strict decoding does.
-pub(super) fn prune(schema: &Structural, document: &mut Value) -> Result<Vec<String>, Error> {
+/// Drops the fields that a schema does not know, and lists them as strict decoding does. What is as in `old` has been through this.
+pub(super) fn prune(
+    schema: &Structural,
+    document: &mut Value,
+    old: Option<&Value>,
+) -> Result<Vec<String>, Error> {
     let mut unknown = Vec::new();
-    walk(schema, document, true, "", &mut unknown)?;
+    walk(schema, document, old, true, "", &mut unknown)?;
     Ok(unknown)
 }
 
 fn walk(
     schema: &Structural,
     value: &mut Value,
+    old: Option<&Value>,
     is_object_root: bool,
     path: &str,
     unknown: &mut Vec<String>,
 ) -> Result<(), Error> {
+    if old.is_some_and(|old| *old == *value) {
+        return Ok(());
+    }
     match value {
         Value::Object(map) => {
             let free = schema.preserves_unknown || schema.keeps_all();
@@ -35,7 +43,10 @@ fn walk(
                     continue;
                 }
                 match schema.properties.get(key).or_else(|| schema.values_schema()) {
-                    Some(inner) => walk(inner, child, inner.is_embedded, &step, unknown)?,
+                    Some(inner) => {
+                        let was = old.and_then(|old| old.get(key));
+                        walk(inner, child, was, inner.is_embedded, &step, unknown)?;
+                    }
                     None if free => {}
                     None => {
                         unknown.push(format!("unknown field \"{step}\""));
@@ -50,7 +61,8 @@ fn walk(
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (index, child) in list.iter_mut().enumerate() {
-                    walk(items, child, items.is_embedded, &format!("{path}[{index}]"), unknown)?;
+                    let step = format!("{path}[{index}]");
+                    walk(items, child, None, items.is_embedded, &step, unknown)?;
                 }
             }
         }
@@ -72,7 +84,7 @@ mod tests {
         .unwrap();
         let mut document = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "foo": 1, "spec": {
             "a": "x", "z": 1, "any": {"deep": {"er": 1}}, "list": [{"b": "x", "c": 1}]}});
-        let unknown = prune(&schema, &mut document).unwrap();
+        let unknown = prune(&schema, &mut document, None).unwrap();
         let expected = [
             "unknown field \"foo\"",
             "unknown field \"spec.list[0].c\"",

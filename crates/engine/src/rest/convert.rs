@@ -32,7 +32,7 @@ pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
     let mut value = object.value(&resource.api_version(), &resource.kind);
     if !is_kept_as_served(resource) {
         if let Some(custom) = &resource.custom {
-            custom.default(&mut value);
+            custom.default(&mut value, None);
         } else if resource.plural == "events" {
             event::served(&mut value)
         } else {

@@ -34,7 +34,7 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
             let decoded = match &call.resource.custom {
                 None => decode::json(&call.body, call.resource.shape()),
                 Some(_) => {
-                    decode::json(&call.body, None).and_then(|d| settle(call, d.value, d.strict))
+                    decode::json(&call.body, None).and_then(|d| settle(call, d.value, None, d.strict))
                 }
             };
             finish(call, decoded)
@@ -42,7 +42,7 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
         "application/yaml" => {
             let (document, twice) = form::yaml(&call.body)?;
             Said::of(&document).check(call)?;
-            let decoded = of_value(call, &document).map(|decoded| {
+            let decoded = of_value(call, document, None).map(|decoded| {
                 let strict = twice.into_iter().chain(decoded.strict).collect();
                 Decoded { strict, ..decoded }
             });
@@ -52,15 +52,16 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
     }
 }
 
-/// Brings an object that a patch made into the form that it would have been read in, or says why it cannot be.
+/// Brings an object that a patch made of `old` into the form that it would have been read in, or says why it cannot be.
 ///
 /// What strict validation found wrong with the patch itself counts as if it were wrong with the outcome.
 pub(super) fn outcome(
     call: &Call,
-    document: &Value,
+    document: Value,
+    old: Option<&Value>,
     strict: &[String],
 ) -> Answer<Result<Value, String>> {
-    let decoded = match of_value(call, document) {
+    let decoded = match of_value(call, document, old) {
         Ok(decoded) => decoded,
         Err(err) => return Ok(Err(err.to_string())),
     };
@@ -71,19 +72,24 @@ pub(super) fn outcome(
     Ok(Ok(as_served(call, decoded.value)))
 }
 
-fn of_value(call: &Call, document: &Value) -> Result<Decoded, Error> {
+fn of_value(call: &Call, document: Value, old: Option<&Value>) -> Result<Decoded, Error> {
     match &call.resource.custom {
-        None => decode::value(document, call.resource.shape()),
-        Some(_) => settle(call, document.clone(), Vec::new()),
+        None => decode::value(&document, call.resource.shape()),
+        Some(_) => settle(call, document, old, Vec::new()),
     }
 }
 
 /// Brings a custom resource into the form of its version.
-fn settle(call: &Call, document: Value, mut strict: Vec<String>) -> Result<Decoded, Error> {
+fn settle(
+    call: &Call,
+    document: Value,
+    old: Option<&Value>,
+    mut strict: Vec<String>,
+) -> Result<Decoded, Error> {
     let Some(custom) = &call.resource.custom else {
         return Ok(Decoded { value: document, strict });
     };
-    let settled = custom.settle(document)?;
+    let settled = custom.settle(document, old)?;
     strict.extend(settled.strict);
     Ok(Decoded { value: settled.value, strict })
 }

@@ -17,13 +17,7 @@ pub(super) async fn answer(call: &Call) -> Answer<Reply> {
     let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
     let makes = is_apply && call.subresource.is_none();
     let changed = update::change(call, makes, owners, |old| {
-        let object = if is_apply {
-            patch.applied(call, old)?
-        } else {
-            let mut object = old.cloned().unwrap_or_default();
-            patch.apply(&mut object, call.resource.shape())?;
-            patch.decode(call, object)?
-        };
+        let object = if is_apply { patch.applied(call, old)? } else { patch.decode(call, old)? };
         checked(call, object, old)
     })
     .await?;
@@ -120,12 +114,20 @@ impl Patch {
         .map_err(refused)
     }
 
-    /// Brings an outcome into the form in which an object of the kind is read.
-    fn decode(&self, call: &Call, object: Value) -> Answer<Value> {
-        decode::outcome(call, &object, &self.strict)?.map_err(|why| {
+    fn outcome(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+        let mut object = old.cloned().unwrap_or_default();
+        self.apply(&mut object, call.resource.shape())?;
+        Ok(object)
+    }
+
+    /// Applies the patch, and brings the outcome into the form in which an object of the kind is read.
+    fn decode(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+        decode::outcome(call, self.outcome(call, old)?, old, &self.strict)?.map_err(|why| {
             let patched = match self.form {
                 Form::Strategic => patch::go_value(&self.document),
-                Form::Json | Form::Merge | Form::Apply => as_written(&object),
+                Form::Json | Form::Merge | Form::Apply => {
+                    self.outcome(call, old).map(|object| as_written(&object)).unwrap_or_default()
+                }
             };
             let why = format!("Invalid value: {}: {why}", quote(&patched));
             let mut status = Status::new(422, "Invalid", format!(" \"\" is invalid: patch: {why}"));
@@ -140,7 +142,7 @@ impl Patch {
         if old.is_none() {
             meta::set(&mut object, "resourceVersion", None);
         }
-        decode::outcome(call, &object, &[])?.map_err(|why| Status::new(500, "", why))
+        decode::outcome(call, object, old, &[])?.map_err(|why| Status::new(500, "", why))
     }
 }
 

@@ -173,7 +173,7 @@ fn create_custom(call: &Call, object: &mut Value) -> Answer<()> {
 fn check_custom(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<()> {
     let Some(custom) = &call.resource.custom else { return Ok(()) };
     call.warn(custom.deprecation.clone());
-    custom.default(object);
+    custom.default(object, old);
     let mut errors = Vec::new();
     let path = Path::new("metadata");
     match old {
@@ -191,7 +191,7 @@ fn check_custom(call: &Call, object: &mut Value, old: Option<&Value>) -> Answer<
             builtin::validate_meta_update(&object["metadata"], &old["metadata"], &path, &mut errors)
         }
     }
-    errors.extend(custom.check(object));
+    errors.extend(custom.check(object, old));
     refuse(call, object, &errors)
 }
 

@@ -5,7 +5,6 @@ mod embedded;
 mod fleets;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -13,6 +12,7 @@ use engine::{Engine, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Up;
+use crate::cluster;
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
@@ -30,7 +30,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     // Before anything else, so that a signal that comes early is not missed.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let data = data_directory(args)?;
+    let data = cluster::data_directory(args.data.as_deref())?;
     let settings =
         if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
     let engine = Engine::open(settings).await?;
@@ -74,16 +74,4 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     drop(listening);
     engine.stop();
     ended
-}
-
-/// Finds the data directory. Without --data an ephemeral engine still needs a place for its kubeconfig.
-fn data_directory(args: &Up) -> anyhow::Result<PathBuf> {
-    let from_env = |key: &str| std::env::var_os(key).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let default = || {
-        let base = from_env("XDG_DATA_HOME")
-            .or_else(|| from_env("HOME").map(|home| home.join(".local/share")));
-        base.map(|base| base.join("plimsoll"))
-    };
-    let found = args.data.clone().or_else(default);
-    found.context("no place for data: set HOME, or give --data DIR")
 }

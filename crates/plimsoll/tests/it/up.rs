@@ -5,12 +5,13 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::json;
 
 use crate::plimsoll;
 
@@ -63,6 +64,55 @@ fn a_program_that_is_missing_is_named_with_what_to_do() {
     let is_said = lines.any(|line| line.contains("--image plimsoll/no-such-game=PROGRAM"));
     end(&mut child);
     assert!(is_said, "nobody said what to do");
+}
+
+/// By hand, in a release build for figures that mean something:
+/// `cargo test --release -p plimsoll --test it five_hundred -- --ignored --nocapture`
+#[test]
+#[ignore = "by hand: it starts 500 game servers"]
+fn five_hundred_game_servers_start_answer_and_stop() {
+    const COUNT: usize = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet.yaml");
+    let container = json!({"name": "game", "image": "plimsoll/simple-game-server"});
+    let server = json!({
+        "ports": [{"name": "game", "containerPort": 7654}],
+        "template": {"spec": {"containers": [container]}},
+    });
+    let object = json!({
+        "apiVersion": "agones.dev/v1", "kind": "Fleet", "metadata": {"name": "many"},
+        "spec": {"replicas": COUNT, "template": {"spec": server}},
+    });
+    std::fs::write(&fleet, object.to_string()).unwrap();
+    let began = Instant::now();
+    let up = Up::start(dir.path(), &[fleet.to_str().unwrap()]);
+    assert_eq!(up.servers.len(), COUNT);
+    eprintln!("{COUNT} Ready after {:.1?}", began.elapsed());
+    let began = Instant::now();
+    for address in up.addresses() {
+        assert_eq!(ask(address, "hello"), "ACK: hello\n");
+    }
+    eprintln!("all answered after {:.1?}", began.elapsed());
+    assert_eq!(children(up.child.id()).len(), COUNT, "one process for each");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", up.child.id())).unwrap();
+    eprintln!("{}", status.lines().find(|line| line.starts_with("VmRSS")).unwrap());
+    let (began, started) = (Instant::now(), children(up.child.id()));
+    up.stop();
+    eprintln!("all stopped after {:.1?}", began.elapsed());
+    let left = started.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(left.count(), 0, "processes are left");
+}
+
+/// Gives the processes that a process has started.
+fn children(of: u32) -> Vec<u32> {
+    let parent = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // After the name, which may hold anything, come the state and the parent.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let names = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
+    let pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent(pid) == Some(of)).collect()
 }
 
 /// A running `plimsoll up`, with the game servers that it printed.

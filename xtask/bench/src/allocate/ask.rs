@@ -15,6 +15,8 @@ use serve::proto::allocation::{AllocationRequest, GameServerSelector};
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::fleets::FLEET;
+
 /// How allocations are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Door {
@@ -45,7 +47,7 @@ impl Asker {
     pub(super) fn in_process(allocator: &Allocator) -> anyhow::Result<Self> {
         let allocation = json!({
             "apiVersion": "allocation.agones.dev/v1", "kind": "GameServerAllocation", "metadata": {"namespace": "default"},
-            "spec": {"selectors": [{"matchLabels": {api::agones::FLEET_LABEL: "f"}}]},
+            "spec": {"selectors": [{"matchLabels": {api::agones::FLEET_LABEL: FLEET}}]},
         });
         let allocation: GameServerAllocation = serde_json::from_value(allocation)?;
         let settled = allocation.settled();
@@ -75,7 +77,7 @@ impl Asker {
                 Ok(Self::Process(allocator, allocation))
             }
             Self::Grpc(mut client) => {
-                let labels = [(api::agones::FLEET_LABEL.to_owned(), "f".to_owned())].into();
+                let labels = [(api::agones::FLEET_LABEL.to_owned(), FLEET.to_owned())].into();
                 let selector = GameServerSelector { match_labels: labels, ..Default::default() };
                 let request = AllocationRequest {
                     namespace: "default".to_owned(),
@@ -86,11 +88,12 @@ impl Asker {
                 Ok(Self::Grpc(client))
             }
             Self::Rest(mut sender) => {
-                let body = r#"{"namespace":"default","gameServerSelectors":[{"matchLabels":{"agones.dev/fleet":"f"}}]}"#;
+                let selector = json!({"matchLabels": {api::agones::FLEET_LABEL: FLEET}});
+                let body = json!({"namespace": "default", "gameServerSelectors": [selector]});
                 let request = Request::post("/gameserverallocation")
                     .header(header::HOST, "localhost")
                     .header(header::CONTENT_TYPE, "application/json")
-                    .body(Full::new(Bytes::from_static(body.as_bytes())))?;
+                    .body(Full::new(Bytes::from(body.to_string())))?;
                 sender.ready().await?;
                 let answer = sender.send_request(request).await?;
                 ensure!(answer.status().is_success(), "REST: {}", answer.status());

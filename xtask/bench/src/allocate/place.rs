@@ -1,7 +1,6 @@
 //! Where the game servers are: on the embedded engine, or on the real API server.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +15,21 @@ use serve::allocator::{Allocator, Settings, doors};
 use serve::listen;
 use tokio::net::TcpListener;
 use xtask::kube::{Binaries, Cluster, Options, Program};
+use xtask::process::Folder;
 
 use super::ask::{Asker, Door};
 use super::timed;
+use crate::fleets::worlds::World;
+use crate::fleets::{self, FLEET};
 
 /// Which API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Where {
+    /// The allocator and its watch alone on the embedded engine
     Embedded,
+    /// A fleet on simulated nodes of the embedded engine, with all controllers following
+    Followed,
+    /// The real API server
     Real,
 }
 
@@ -31,6 +37,7 @@ impl Where {
     pub(super) fn usual_size(self) -> usize {
         match self {
             Self::Embedded => 16_000,
+            Self::Followed => 4_000,
             Self::Real => 1_500,
         }
     }
@@ -46,7 +53,8 @@ pub(super) struct Place {
 }
 
 enum Backing {
-    Embedded(Box<engine::Engine>, PathBuf),
+    Embedded(Box<engine::Engine>, Folder),
+    Followed(Box<World>),
     Real(Box<Cluster>),
 }
 
@@ -54,6 +62,7 @@ impl Backing {
     async fn client(&self) -> anyhow::Result<Client> {
         match self {
             Self::Embedded(engine, _) => Ok(engine.client()),
+            Self::Followed(world) => Ok(world.client().clone()),
             Self::Real(cluster) => {
                 let kubeconfig = Kubeconfig::read_from(&cluster.kubeconfig)?;
                 let options = KubeConfigOptions::default();
@@ -69,11 +78,11 @@ impl Place {
     pub(super) async fn open(which: Where, most: usize) -> anyhow::Result<Self> {
         let backing = match which {
             Where::Embedded => {
-                let name = format!("plimsoll-bench-allocate-{}", std::process::id());
-                let data = std::env::temp_dir().join(name);
-                let engine = engine::Engine::open(engine::Settings::in_directory(&data)).await?;
-                Backing::Embedded(Box::new(engine), data)
+                let data = Folder::new()?;
+                let settings = engine::Settings::in_directory(data.path());
+                Backing::Embedded(Box::new(engine::Engine::open(settings).await?), data)
             }
+            Where::Followed => Backing::Followed(Box::new(World::embedded().await?)),
             Where::Real => {
                 let start = || {
                     let binaries = Binaries::build(&Program::CLUSTER)?;
@@ -83,10 +92,14 @@ impl Place {
             }
         };
         let client = backing.client().await?;
-        if which == Where::Real {
-            install(&client).await?;
+        match which {
+            Where::Embedded => fill(&backing, most).await?,
+            Where::Followed => fleets::grow(&client, i32::try_from(most)?).await?,
+            Where::Real => {
+                install(&client).await?;
+                fill(&backing, most).await?;
+            }
         }
-        fill(&backing, most).await?;
         let allocator = Allocator::start(client, Settings::default()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -98,8 +111,14 @@ impl Place {
     pub(super) fn name(&self) -> &'static str {
         match self.which {
             Where::Embedded => "embedded",
+            Where::Followed => "embedded, followed",
             Where::Real => "real",
         }
+    }
+
+    /// Whether a door is measured here: what following costs shows in process.
+    pub(super) fn has(&self, door: Door) -> bool {
+        self.which != Where::Followed || door == Door::Process
     }
 
     pub(super) async fn asker(&self, door: Door) -> anyhow::Result<Asker> {
@@ -148,15 +167,14 @@ impl Place {
             .context("the watch is behind")
     }
 
-    pub(super) fn close(self) -> anyhow::Result<()> {
+    pub(super) async fn close(self) {
         self.serving.abort();
         drop(self.allocator);
-        if let Backing::Embedded(engine, data) = self.backing {
-            engine.stop();
-            drop(engine);
-            std::fs::remove_dir_all(data)?;
+        match self.backing {
+            Backing::Embedded(engine, _data) => engine.stop(),
+            Backing::Followed(world) => world.end().await,
+            Backing::Real(_) => {}
         }
-        Ok(())
     }
 }
 
@@ -219,12 +237,12 @@ fn server(index: usize) -> Value {
         "apiVersion": "agones.dev/v1", "kind": "GameServer",
         "metadata": {
             "name": format!("f-x7k2p-{index:06}"), "namespace": "default",
-            "labels": {"agones.dev/fleet": "f", "agones.dev/gameserverset": "f-x7k2p", "mode": "ranked"},
+            "labels": {"agones.dev/fleet": FLEET, "agones.dev/gameserverset": "f-x7k2p", "mode": "ranked"},
             "annotations": {"agones.dev/ready-container-id": format!("containerd://{index:064}"), "agones.dev/sdk-version": "1.61.0"},
             "finalizers": ["agones.dev/controller"],
         },
         "spec": {
-            "container": "game", "ports": [{"name": "game", "portPolicy": "Dynamic", "container": "game", "containerPort": 7654, "hostPort": 7000 + index % 1000, "protocol": "UDP"}],
+            "container": "game", "ports": [{"name": "game", "portPolicy": "Static", "container": "game", "containerPort": 7654, "hostPort": 7000 + index % 1000, "protocol": "UDP"}],
             "health": {"periodSeconds": 5, "failureThreshold": 3, "initialDelaySeconds": 5}, "scheduling": "Packed",
             "sdkServer": {"logLevel": "Info", "grpcPort": 9357, "httpPort": 9358},
             "template": {"metadata": {"labels": {"game": "ranked"}}, "spec": {"containers": [{

@@ -4,16 +4,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::runtime::{self, Simulated, Simulation};
+use base64::Engine as _;
+use engine::runtime::{self, Simulated};
 use engine::{Engine, Settings};
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, TryStreamExt as _};
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
+use serde_json::json;
+use serve::admission;
+use serve::tls::{Certificates, Files};
 use simulate::game::Player;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::ServiceBuilder;
 use tower::util::MapRequestLayer;
@@ -37,7 +41,7 @@ pub(crate) struct World {
 /// What must live as long as the world.
 enum Kept {
     Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
-    Real { _cluster: Cluster },
+    Real { _cluster: Box<Cluster> },
 }
 
 impl World {
@@ -53,7 +57,7 @@ impl World {
         let ours = Client::new(service, "default");
         let played = Simulated {
             count: 60,
-            simulation: Some(Arc::new(Game(Player::new(ours.clone())))),
+            simulation: Some(Arc::new(Player::new(ours.clone()))),
             ..Simulated::default()
         };
         let settings =
@@ -66,27 +70,29 @@ impl World {
         Ok(Self { name: "the embedded engine", client: engine.client(), counter, tasks, kept })
     }
 
-    /// A real kube-apiserver with the real scheduler, on nodes that KWOK plays.
-    pub(crate) fn real(size: i32) -> anyhow::Result<Self> {
-        let binaries = Binaries::build(&Program::CLUSTER)?;
+    /// A real kube-apiserver with the real scheduler and our webhooks, on nodes that KWOK plays.
+    pub(crate) async fn real(size: i32) -> anyhow::Result<Self> {
         let nodes = usize::try_from(size / PODS_PER_NODE)? + 1;
-        let cluster = Cluster::start(&binaries, &Options { nodes, ..Options::default() })?;
-        cluster.apply(&crds()?)?;
+        let start = move || {
+            let binaries = Binaries::build(&Program::CLUSTER)?;
+            let cluster = Cluster::start(&binaries, &Options { nodes, ..Options::default() })?;
+            cluster.apply(&crds()?)?;
+            anyhow::Ok(cluster)
+        };
+        let cluster = tokio::task::spawn_blocking(start).await??;
         let kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig)?;
-        let config = tokio::task::block_in_place(|| {
-            tokio::runtime::Handle::current()
-                .block_on(Config::from_custom_kubeconfig(kubeconfig, &Default::default()))
-        })?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
         let counter = Counter::default();
         let counted = counter.clone();
         let ours = ClientBuilder::try_from(config.clone())?
             .with_layer(&MapRequestLayer::new(move |request| counted.count(request)))
             .build();
         let mut tasks = JoinSet::new();
+        webhooks(&cluster, &mut tasks).await?;
         tasks.spawn(controllers(ours.clone()));
         tasks.spawn(play_running(ours));
         let client = Client::try_from(config)?;
-        let kept = Kept::Real { _cluster: cluster };
+        let kept = Kept::Real { _cluster: Box::new(cluster) };
         Ok(Self { name: "the real kube-apiserver", client, counter, tasks, kept })
     }
 
@@ -119,19 +125,40 @@ fn crds() -> serde_json::Result<String> {
     crds.map(|crd| Ok(format!("---\n{}\n", serde_json::to_string(&crd())?))).collect()
 }
 
+/// Answers the API server's questions about game servers and their fleets, as an installed Plimsoll does.
+async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<()> {
+    let files = Files {
+        certificate: cluster.file("server.crt"),
+        key: cluster.file("server.key"),
+        callers: None,
+    };
+    let certificates = Certificates::of_files(files).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("https://{}", listener.local_addr()?);
+    let ca = base64::engine::general_purpose::STANDARD.encode(std::fs::read(cluster.file("ca.crt"))?);
+    let stop = std::future::pending();
+    tasks.spawn(serve::listen::serve(listener, Some(certificates), admission::router(), stop));
+    let rule = json!({
+        "apiGroups": ["agones.dev"], "apiVersions": ["v1"], "operations": ["CREATE"],
+        "resources": ["gameservers", "gameserversets", "fleets"],
+    });
+    let configuration = |kind: &str, path: &str| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "bench"},
+            "webhooks": [{
+                "name": "bench.plimsoll.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "clientConfig": {"url": format!("{url}{path}"), "caBundle": ca}, "rules": [rule],
+            }],
+        })
+    };
+    let mutating = configuration("MutatingWebhookConfiguration", "/mutate");
+    let validating = configuration("ValidatingWebhookConfiguration", "/validate");
+    cluster.apply(&format!("{mutating}\n---\n{validating}\n"))
+}
+
 async fn controllers(client: Client) {
     let settings = control::Settings::default();
     control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
-}
-
-/// Lets simulated pods play.
-struct Game(Player);
-
-impl Simulation for Game {
-    fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
-        let (player, pod) = (self.0.clone(), Arc::clone(pod));
-        Some(async move { player.play(&pod).await }.boxed())
-    }
 }
 
 /// Plays the game of every pod that KWOK says runs.

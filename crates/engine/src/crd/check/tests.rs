@@ -5,7 +5,7 @@ use super::*;
 fn errors(schema: Value, value: Value) -> Vec<String> {
     let schema = json!({"type": "object", "properties": {"spec": schema}});
     let schema = Structural::read(&schema).unwrap();
-    object(&schema, false, &json!({"spec": value})).iter().map(ToString::to_string).collect()
+    object(&schema, false, &json!({"spec": value}), None).iter().map(ToString::to_string).collect()
 }
 
 #[test]

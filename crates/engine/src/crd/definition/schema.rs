@@ -194,7 +194,7 @@ fn list_rules(schema: &Value, path: &Path, errors: &mut Errors) {
 fn check_default(schema: &Value, default: &Value, path: &Path, errors: &mut Errors) {
     let Ok(structural) = Structural::read(schema) else { return };
     let mut pruned = default.clone();
-    if let Ok(unknown) = super::super::pruning::prune(&structural, &mut pruned)
+    if let Ok(unknown) = super::super::pruning::prune(&structural, &mut pruned, None)
         && !unknown.is_empty()
     {
         errors.push(path.invalid(default, "must not have unknown fields"));

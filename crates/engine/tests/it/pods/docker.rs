@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -12,7 +13,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use kube::api::DeleteParams;
+use futures::AsyncReadExt as _;
+use kube::api::{DeleteParams, LogParams};
 use plimsoll_engine::runtime::Local;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -130,21 +132,44 @@ async fn docker_is_asked_to_create_start_signal_and_remove() {
     assert!(!asked.contains(&"DELETE unknown".to_owned()));
 }
 
+/// Gives the real engine's socket and an image; `None`, with a line saying what is missing, where there is none.
+fn real() -> Option<(PathBuf, String)> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let given = variable("PLIMSOLL_TEST_DOCKER").zip(variable("PLIMSOLL_TEST_DOCKER_IMAGE"));
+    if given.is_none() {
+        let missing = "skipped: no Docker Engine; run `cargo xtask test`, or set PLIMSOLL_TEST_DOCKER and PLIMSOLL_TEST_DOCKER_IMAGE";
+        assert!(variable("CI").is_none(), "{missing}");
+        eprintln!("{missing}");
+    }
+    given.map(|(socket, image)| (PathBuf::from(socket), image))
+}
+
 #[tokio::test]
 async fn a_real_docker_runs_an_image_to_its_end() {
-    let variable = |name: &str| std::env::var(name).ok();
-    let (Some(socket), Some(image)) =
-        (variable("PLIMSOLL_TEST_DOCKER"), variable("PLIMSOLL_TEST_DOCKER_IMAGE"))
-    else {
-        eprintln!(
-            "skipped: no Docker Engine; set PLIMSOLL_TEST_DOCKER and PLIMSOLL_TEST_DOCKER_IMAGE"
-        );
-        return;
-    };
-    let machine = machine(Local { docker: Some(PathBuf::from(socket)), ..local() }).await;
+    let Some((socket, image)) = real() else { return };
+    let machine = machine(Local { docker: Some(socket), ..local() }).await;
     let container = json!({"name": "c", "image": image, "args": ["sh", "-c", "echo $WHO; exit 3"], "env": [{"name": "WHO", "value": "me"}]});
     machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
     let ended = machine.until_phase("a", "Failed").await;
     assert_eq!(states(&ended)["c"], (Some(3), 0));
     assert_eq!(machine.logs("a").await, "me\n");
+}
+
+#[tokio::test]
+async fn a_real_docker_lets_a_container_say_goodbye() {
+    let Some((socket, image)) = real() else { return };
+    let machine = machine(Local { docker: Some(socket), ..local() }).await;
+    let play = "trap 'echo bye; exit 0' TERM; echo hello; sleep 1000 & wait";
+    let container = json!({"name": "c", "image": image, "command": ["sh", "-c", play]});
+    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    while machine.logs("a").await != "hello\n" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let followed = LogParams { follow: true, ..LogParams::default() };
+    let mut lines = machine.pods().log_stream("a", &followed).await.unwrap();
+    machine.pods().delete("a", &DeleteParams::default()).await.unwrap();
+    let mut said = String::new();
+    lines.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "hello\nbye\n");
+    machine.until_gone("a").await;
 }

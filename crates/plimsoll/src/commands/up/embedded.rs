@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated, Simulation};
+use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated};
 use engine::{Delegate, Engine};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serve::allocator::{self, Allocator};
 use simulate::game::Player;
@@ -83,21 +80,11 @@ fn machine(
     local.images.extend(args.images.iter().cloned());
     let simulated = Simulated {
         count: args.simulated_nodes,
-        simulation: Some(Arc::new(Game(Player::new(client)))),
+        simulation: Some(Arc::new(Player::new(client))),
         ..Simulated::default()
     };
     let local = (args.simulated_nodes == 0).then_some(local);
     Ok(runtime::Settings { local, simulated: Some(simulated) })
-}
-
-/// Lets simulated pods play.
-struct Game(Player);
-
-impl Simulation for Game {
-    fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
-        let (player, pod) = (self.0.clone(), Arc::clone(pod));
-        Some(async move { player.play(&pod).await }.boxed())
-    }
 }
 
 /// The allocator as the engine's service for its group.
