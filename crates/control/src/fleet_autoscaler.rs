@@ -94,6 +94,13 @@ impl Autoscalers {
         self.memories.with(key, |memory| settle(decision, &mut memory.history, window, now))
     }
 
+    /// Notes what was done, and gives whether the status is to tell of a resize; `None`: not now.
+    fn tells(&self, autoscaler: &FleetAutoscaler, is_resized: bool) -> Option<bool> {
+        let key = Key::of(&autoscaler.metadata);
+        let another_comes = self.queue.is_due(&key, Instant::now() + memory::GAP);
+        self.memories.with(&key, |memory| memory.tells(is_resized, another_comes))
+    }
+
     /// Says when to look again though nothing changes: sooner after a failure, and when time alone could change the answer.
     fn next_look(
         &self,

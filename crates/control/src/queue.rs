@@ -66,6 +66,14 @@ impl Queue {
         self.wake.notify_one();
     }
 
+    /// Whether a key will be looked at by then, besides any look that is under way.
+    pub fn is_due(&self, key: &Key, by: Instant) -> bool {
+        let state = self.lock();
+        state.waiting.contains(key)
+            || state.running.get(key) == Some(&true)
+            || state.later_at.get(key).is_some_and(|at| *at <= by)
+    }
+
     /// Looks at keys, at most `limit` at a time, for as long as it is polled. When it is dropped, so is all that is under way.
     pub async fn drive<F, Fut>(&self, limit: usize, turn: F)
     where

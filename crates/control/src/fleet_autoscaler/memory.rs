@@ -12,9 +12,11 @@ use super::act::Outcome;
 use crate::Key;
 
 /// The shortest time between two looks: what happens meanwhile is one burst.
-const GAP: Duration = Duration::from_millis(20);
+pub(super) const GAP: Duration = Duration::from_millis(20);
 /// The same where someone is asked.
 const GAP_OF_QUESTIONS: Duration = Duration::from_secs(1);
+/// How long the next look may be left to tell what was done: doing comes first while changes come in.
+const SILENCE: Duration = Duration::from_secs(1);
 /// How long the first failure of a row waits; each further one waits twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// The same when the fleet was changed by someone else: the new one is on its way.
@@ -35,6 +37,9 @@ pub(super) struct Memory {
     gathers_until: Option<Instant>,
     generation: Option<i64>,
     failures: u32,
+    /// A resize that the status does not tell of yet, and since when nothing is told.
+    is_resized: bool,
+    silent_since: Option<Instant>,
 }
 
 impl Memories {
@@ -67,6 +72,20 @@ impl Memories {
 }
 
 impl Memory {
+    /// Notes what was done, and gives whether the status is to tell of a resize; `None`: the next look, which is about to come,
+    /// tells.
+    pub(super) fn tells(&mut self, is_resized: bool, another_comes: bool) -> Option<bool> {
+        self.is_resized |= is_resized;
+        if another_comes {
+            let since = *self.silent_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < SILENCE {
+                return None;
+            }
+        }
+        self.silent_since = None;
+        Some(std::mem::take(&mut self.is_resized))
+    }
+
     /// Says how soon to try again after a failure; `None` when there was none.
     pub(super) fn retry_after(
         &mut self,

@@ -47,7 +47,9 @@ pub(super) async fn all(
         (Outcome::Kept | Outcome::Resized | Outcome::Failed(_), _) => {}
     }
     let (now, current) = (all.cx.clock.now(), seen.view.status.replicas);
-    let is_resized = matches!(outcome, Outcome::Resized);
+    let Some(is_resized) = all.tells(autoscaler, matches!(outcome, Outcome::Resized)) else {
+        return Ok(());
+    };
     let status = report::status(autoscaler, current, decision, is_resized, now);
     report::notes(autoscaler, &status, decision).into_iter().for_each(|n| say(autoscaler, n, all));
     write(autoscaler, &status, all).await

@@ -84,11 +84,12 @@ impl Place {
             }
             Where::Followed => Backing::Followed(Box::new(World::embedded().await?)),
             Where::Real => {
-                let start = || {
+                // On this thread, since what it starts ends with the thread that started it.
+                let cluster = tokio::task::block_in_place(|| {
                     let binaries = Binaries::build(&Program::CLUSTER)?;
                     Cluster::start(&binaries, &Options { controllers: false, nodes: 0 })
-                };
-                Backing::Real(Box::new(tokio::task::spawn_blocking(start).await??))
+                })?;
+                Backing::Real(Box::new(cluster))
             }
         };
         let client = backing.client().await?;

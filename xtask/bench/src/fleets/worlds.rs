@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use engine::runtime::{self, Simulated};
 use engine::{Engine, Settings};
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::client::ClientBuilder;
@@ -73,13 +73,13 @@ impl World {
     /// A real kube-apiserver with the real scheduler and our webhooks, on nodes that KWOK plays.
     pub(crate) async fn real(size: i32) -> anyhow::Result<Self> {
         let nodes = usize::try_from(size / PODS_PER_NODE)? + 1;
-        let start = move || {
+        // On this thread, since what it starts ends with the thread that started it.
+        let cluster = tokio::task::block_in_place(|| {
             let binaries = Binaries::build(&Program::CLUSTER)?;
             let cluster = Cluster::start(&binaries, &Options { nodes, ..Options::default() })?;
             cluster.apply(&crds()?)?;
             anyhow::Ok(cluster)
-        };
-        let cluster = tokio::task::spawn_blocking(start).await??;
+        })?;
         let kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
         let counter = Counter::default();
@@ -171,10 +171,12 @@ async fn play_running(client: Client) {
     let player = Player::new(client);
     let mut seen = std::collections::HashSet::new();
     let mut playing = JoinSet::new();
-    while let Ok(pod) = began.try_next().await {
-        let Some(pod) = pod.filter(|pod| pod.uid().is_some_and(|uid| seen.insert(uid))) else {
+    while let Some(pod) = began.next().await {
+        // A watch that broke begins anew.
+        let Ok(pod) = pod else { continue };
+        if !pod.uid().is_some_and(|uid| seen.insert(uid)) {
             continue;
-        };
+        }
         let player = player.clone();
         playing.spawn(async move { player.play(&pod).await });
     }
