@@ -68,6 +68,7 @@ impl fmt::Display for Blocking {
 }
 
 /// What the rules look at besides the pod.
+#[derive(Clone)]
 pub(super) struct Rules<'a> {
     settings: &'a ScaleDownSettings,
     now: Timestamp,

@@ -18,7 +18,8 @@ use super::{NodeId, PodId, ScaleUp, Settings, Snapshot, Status, Turn};
 
 pub use keep::Keep;
 use look::Look;
-use simulate::{Found, Outcome};
+use settle::Settled;
+use simulate::Found;
 
 /// What to do about nodes that nobody needs. All lists are sorted by the node's name, but for `delete`, which is in the
 /// order in which to carry it out.
@@ -83,30 +84,8 @@ fn plan(snapshot: &mut Snapshot<'_>, given: Given<'_>) -> ScaleDown {
     if !given.settings.scale_down.enabled {
         return look.all_kept();
     }
-    let start = snapshot.mark();
-    let nothing = vec![None; look.nodes().len()];
-    let Outcome { found, mut kept, moves_twice } =
-        simulate::run(&look, snapshot, Vec::new(), nothing);
-    let chosen = select::run(&look, &found, 0, &mut kept);
-    let unneeded = look.unneeded(&found);
-    let mut draft = Draft { found, chosen, kept };
-    if draft.chosen.len() < draft.found.len() || moves_twice {
-        settle::run(&look, snapshot, start, &mut draft);
-    } else {
-        // The order in which they were emptied is one that works.
-        draft.chosen.sort_unstable();
-    }
-    look.report(snapshot, unneeded, draft)
-}
-
-/// A plan in the making.
-struct Draft {
-    /// Nodes that nobody needs.
-    found: Vec<Found>,
-    /// Those of them that go, by their places in the list, in the order in which they go.
-    chosen: Vec<usize>,
-    /// What keeps each node that stays.
-    kept: Vec<Option<Keep>>,
+    let settled = settle::run(&look, snapshot);
+    look.report(snapshot, settled)
 }
 
 impl Look<'_> {
@@ -120,28 +99,20 @@ impl Look<'_> {
         ScaleDown { unremovable, ..ScaleDown::default() }
     }
 
-    fn unneeded(&self, found: &[Found]) -> Vec<(Box<str>, Timestamp)> {
-        let mut all: Vec<_> =
-            found.iter().map(|f| (self.name(f.node), self.since(f.node))).collect();
-        all.sort();
-        all
-    }
-
-    fn report(
-        &self,
-        snapshot: &Snapshot<'_>,
-        unneeded: Vec<(Box<str>, Timestamp)>,
-        draft: Draft,
-    ) -> ScaleDown {
-        let removal = |at: &usize| {
-            let gone = &draft.found[*at];
-            let to = |pod: &PodId| Some((*pod, snapshot.node_of(*pod)?));
-            Removal { node: self.name(gone.node), moves: gone.pods.iter().filter_map(to).collect() }
+    fn report(&self, snapshot: &Snapshot<'_>, settled: Settled) -> ScaleDown {
+        let Settled { goes, spare, kept } = settled;
+        let mut unneeded: Vec<_> =
+            goes.iter().chain(&spare).map(|f| (self.name(f.node), self.since(f.node))).collect();
+        unneeded.sort();
+        let to = |pod: &PodId| Some((*pod, snapshot.node_of(*pod)?));
+        let removal = |gone: &Found| Removal {
+            node: self.name(gone.node),
+            moves: gone.pods.iter().filter_map(to).collect(),
         };
-        let delete = draft.chosen.iter().map(removal).collect();
+        let delete = goes.iter().map(removal).collect();
         let unremovable: Vec<_> = self
             .nodes()
-            .zip(draft.kept)
+            .zip(kept)
             .filter_map(|(node, keep)| Some((self.name(node), keep?)))
             .collect();
         let wake_at = unremovable.iter().filter_map(|(_, keep)| keep.until()).min();

@@ -38,7 +38,7 @@ pub(super) fn run(
 
 /// Moves every pod of the chosen nodes, none of them to another chosen node. A node whose pods have no place yet is tried
 /// again after the others, since those may bring along what its pods want to be near; `chosen` is then in that order.
-fn attempt(
+pub(super) fn attempt(
     look: &Look<'_>,
     snapshot: &mut Snapshot<'_>,
     found: &[Found],
@@ -73,52 +73,9 @@ fn attempt(
             false
         });
         refused = refused.filter(|_| left.len() == before);
-        if refused.is_some() && empty_together(snapshot, found, &left) {
-            done.append(&mut left);
-            refused = None;
-        }
     }
     chosen.extend(done.into_iter().chain(left));
     let none =
         |(at, pod): (usize, PodId)| (at, Keep::NoPlaceToMovePods(look.pod(pod).full_name().into()));
     refused.map_or(Ok(()), |refused| Err(none(refused)))
-}
-
-/// Empties nodes at once whose pods want to be near each other: they leave together, and each is let in again as soon as
-/// it can be. Changes nothing if one of them cannot.
-fn empty_together(snapshot: &mut Snapshot<'_>, found: &[Found], nodes: &[usize]) -> bool {
-    let mark = snapshot.mark();
-    let nodes = || nodes.iter().map(|at| &found[*at]);
-    for found in nodes() {
-        snapshot
-            .pods_on(found.node)
-            .to_vec()
-            .into_iter()
-            .rev()
-            .for_each(|pod| snapshot.remove(pod));
-    }
-    let mut waiting: Vec<(PodId, NodeId)> =
-        nodes().flat_map(|f| f.pods.iter().copied().zip(f.places.iter().copied())).collect();
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        waiting.retain(|(pod, place)| {
-            let takes = snapshot.why_not(*pod, *place).is_none();
-            if takes {
-                snapshot.place(*pod, *place);
-            }
-            !takes
-        });
-        if waiting.len() < before {
-            continue;
-        }
-        let any = |(pod, _): &(PodId, NodeId)| snapshot.first_fit(*pod, 0, |_| true);
-        let Some((at, place)) = waiting.iter().enumerate().find_map(|(at, w)| Some((at, any(w)?)))
-        else {
-            snapshot.undo_to(mark);
-            return false;
-        };
-        snapshot.place(waiting.remove(at).0, place);
-    }
-    nodes().for_each(|found| snapshot.remove_node(found.node));
-    true
 }

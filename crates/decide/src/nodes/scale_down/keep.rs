@@ -31,6 +31,11 @@ pub enum Keep {
     },
     /// A pod that no other node takes.
     NoPlaceToMovePods(Box<str>),
+    /// A pod whose only place is on a node that could go itself right after.
+    PodWouldMoveTwice {
+        pod: Box<str>,
+        to: Box<str>,
+    },
     BlockedByPod(Box<str>, Blocking),
     /// A pod that ends by itself.
     BlockedByOnCompletionPod(Box<str>),
@@ -46,6 +51,7 @@ impl Keep {
     /// Names the pod that is in the way.
     pub fn pod(&self) -> Option<&str> {
         if let Self::NoPlaceToMovePods(pod)
+        | Self::PodWouldMoveTwice { pod, .. }
         | Self::BlockedByPod(pod, _)
         | Self::BlockedByOnCompletionPod(pod) = self
         {
@@ -89,6 +95,7 @@ impl Reason for Keep {
             Self::CurrentlyBeingDeleted => "CurrentlyBeingDeleted",
             Self::NotUnderutilized { .. } => "NotUnderutilized",
             Self::NoPlaceToMovePods(_) => "NoPlaceToMovePods",
+            Self::PodWouldMoveTwice { .. } => "PodWouldMoveTwice",
             Self::BlockedByPod(..) => "BlockedByPod",
             Self::BlockedByOnCompletionPod(_) => "BlockedByOnCompletionPod",
             Self::UnexpectedError => "UnexpectedError",
@@ -133,6 +140,9 @@ impl fmt::Display for Keep {
                 write!(f, "{used} % of it is asked for; a node goes at {at_most} % or less")
             }
             Self::NoPlaceToMovePods(pod) => write!(f, "no other node has room for {pod}"),
+            Self::PodWouldMoveTwice { pod, to } => {
+                write!(f, "{pod} would move to {to}, and once more when that goes right after")
+            }
             Self::BlockedByPod(pod, blocking) => write!(f, "{pod} keeps it: {blocking}"),
             Self::BlockedByOnCompletionPod(pod) => write!(f, "it waits until {pod} has ended"),
             Self::UnexpectedError => write!(f, "it does not say how much cpu and memory it has"),

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Given;
+use super::simulate::Found;
 use crate::nodes::budgets::{BudgetId, Budgets};
 use crate::nodes::drain::{Fate, Rules};
 use crate::nodes::snapshot::ClassId;
 use crate::nodes::{Group, Node, NodeId, Pod, PodId, Readiness, Snapshot, readiness, timers};
 
 /// The cluster as scale-down sees it. It does not change while a plan is made.
+#[derive(Clone)]
 pub(super) struct Look<'a> {
     pub(super) given: Given<'a>,
     pub(super) rules: Rules<'a>,
@@ -24,6 +26,8 @@ pub(super) struct Look<'a> {
     /// How many nodes are being removed, and off how many of them pods still have to be moved.
     pub(super) going: usize,
     pub(super) draining: usize,
+    /// Whether a group that goes as a whole may exceed how many go at once; one may.
+    pub(super) may_exceed: bool,
     sizes: BTreeMap<&'a str, Size>,
     /// The budgets over each class of pods, once they were asked for.
     covering: Vec<OnceCell<Box<[BudgetId]>>>,
@@ -60,6 +64,7 @@ impl<'a> Look<'a> {
             budgets,
             going: 0,
             draining: 0,
+            may_exceed: true,
             pods: &cluster.pods,
             sizes: sizes(&cluster.groups, &groups, &is_going),
             nodes,
@@ -72,6 +77,38 @@ impl<'a> Look<'a> {
             look.draining += usize::from(look.has_movable_pods(snapshot, node));
         }
         look
+    }
+
+    /// Gives the cluster as it is seen in the same turn after `gone` are removed and their pods are moved.
+    pub(super) fn after(&self, snapshot: &Snapshot<'_>, gone: &[Found]) -> Self {
+        let mut after = self.clone();
+        for Found { node, pods, .. } in gone {
+            after.is_going[*node] = true;
+            after.going += 1;
+            after.draining += usize::from(!pods.is_empty());
+            if let Some(group) = self.groups[*node] {
+                after.may_exceed &= !group.all_or_nothing;
+                let size = after.sizes.entry(&*group.name).or_default();
+                size.target = size.target.saturating_sub(1);
+                size.registered = size.registered.saturating_sub(1);
+            }
+            for pod in pods {
+                after.budgets.spend(self.covering(*pod, snapshot.classes.of_pod(*pod)));
+            }
+        }
+        after
+    }
+
+    /// Tells whether a group that keeps some nodes has reached its smallest size once `gone` are removed.
+    pub(super) fn is_smallest_after(&self, gone: &[Found]) -> bool {
+        let mut counts: BTreeMap<&str, (&Group, u32)> = BTreeMap::new();
+        for group in gone.iter().filter_map(|found| self.groups[found.node]) {
+            counts.entry(&*group.name).or_insert((group, 0)).1 += 1;
+        }
+        counts.into_values().any(|(group, gone)| {
+            let Size { target, registered, .. } = self.size_of(group);
+            registered > gone && target.saturating_sub(gone) <= group.min
+        })
     }
 
     fn has_movable_pods(&self, snapshot: &Snapshot<'_>, node: NodeId) -> bool {

@@ -12,15 +12,15 @@ use crate::nodes::drain::after;
 use crate::nodes::timers::{self, Pause};
 use crate::nodes::{Node, NodeId, Range};
 
-/// Chooses among what was found, by its place in the list, in the order in which the nodes go. The first `fixed` of them
-/// were chosen before. Every other one gets a reason to stay.
+/// Chooses among what was found, by its place in the list, in the order in which the nodes go. Every other one gets a
+/// reason to stay; for those that are barred it is known.
 pub(super) fn run(
     look: &Look<'_>,
     found: &[Found],
-    fixed: usize,
+    barred: &BTreeMap<NodeId, Keep>,
     kept: &mut [Option<Keep>],
 ) -> Vec<usize> {
-    let mut chosen = in_order(look, found, fixed);
+    let mut chosen = in_order(look, found);
     let mut keep = |chosen: &mut Vec<usize>, why: &mut dyn FnMut(&Found) -> Option<Keep>| {
         chosen.retain(|at| {
             let keep = why(&found[*at]);
@@ -32,6 +32,7 @@ pub(super) fn run(
         });
     };
     keep(&mut chosen, &mut |f| waits(look, f));
+    keep(&mut chosen, &mut |f| barred.get(&f.node).cloned());
     keep(&mut chosen, &mut |f| pause(look, f));
     let mut gone = BTreeMap::new();
     let mut totals = Totals::of(look);
@@ -54,9 +55,9 @@ pub(super) fn run(
 }
 
 /// Empty nodes first, then those that break no budget; then the longest unneeded, the least used, by name.
-fn in_order(look: &Look<'_>, found: &[Found], fixed: usize) -> Vec<usize> {
+fn in_order(look: &Look<'_>, found: &[Found]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order[fixed..].sort_by(|a, b| {
+    order.sort_by(|a, b| {
         let (a, b) = (&found[*a], &found[*b]);
         let key = |f: &Found| (!f.pods.is_empty(), f.is_risky, look.since(f.node));
         key(a).cmp(&key(b)).then(a.utilization.total_cmp(&b.utilization)).then(a.node.cmp(&b.node))
@@ -185,7 +186,7 @@ fn crop(look: &Look<'_>, found: &[Found], chosen: &[usize]) -> BTreeSet<NodeId> 
             None => singles.push(found),
         }
     }
-    let mut may_exceed = true;
+    let mut may_exceed = look.may_exceed;
     for whole in groups.values() {
         let drains = whole.iter().filter(|f| !f.pods.is_empty()).count();
         let fits = whole.len() <= room && drains <= drain_room;

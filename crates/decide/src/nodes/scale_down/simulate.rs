@@ -65,24 +65,17 @@ struct Candidate {
     is_new: bool,
 }
 
-/// Finds all unneeded nodes besides those that are gone already, and for each other node what keeps it, if that is not
-/// known yet.
-pub(super) fn run(
-    look: &Look<'_>,
-    snapshot: &mut Snapshot<'_>,
-    gone: Vec<Found>,
-    kept: Vec<Option<Keep>>,
-) -> Outcome {
+/// Finds all unneeded nodes, and for each other node what keeps it.
+pub(super) fn run(look: &Look<'_>, snapshot: &mut Snapshot<'_>) -> Outcome {
     let mut all = Simulation {
         look,
         budgets: look.budgets.clone(),
         fates: vec![None; snapshot.cluster.pods.len()],
         is_moved: vec![false; snapshot.cluster.pods.len()],
-        found: gone,
-        kept,
+        found: Vec::new(),
+        kept: vec![None; look.nodes().len()],
         moves_twice: false,
     };
-    all.count_as_moved(snapshot);
     all.keep_what_is_not_there(snapshot);
     while all.pass(snapshot) {}
     for found in &mut all.found {
@@ -93,14 +86,6 @@ pub(super) fn run(
 }
 
 impl Simulation<'_, '_> {
-    /// Counts the pods of nodes that are gone already.
-    fn count_as_moved(&mut self, snapshot: &Snapshot<'_>) {
-        for pod in self.found.iter().flat_map(|found| &found.pods) {
-            self.is_moved[*pod] = true;
-            self.budgets.spend(self.look.covering(*pod, snapshot.classes.of_pod(*pod)));
-        }
-    }
-
     /// Nodes that the snapshot leaves out, since they have not started, are nobody's to remove.
     fn keep_what_is_not_there(&mut self, snapshot: &Snapshot<'_>) {
         let mut is_there = vec![false; self.kept.len()];
