@@ -26,6 +26,14 @@ pub struct Kind {
     pub admit: fn(&mut Value, &Admission<'_>) -> Result<(), Vec<Problem>>,
 }
 
+impl Kind {
+    /// Whether an API server asks about changed objects, too. Every state of a game server is a write, and none of them is asked
+    /// about: upstream's webhooks look at its creation only.
+    pub fn asks_about_changes(&self) -> bool {
+        self.kind != "GameServer"
+    }
+}
+
 /// Whether objects of a kind live in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

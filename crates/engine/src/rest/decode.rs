@@ -33,9 +33,8 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
             said.check(call)?;
             let decoded = match &call.resource.custom {
                 None => decode::json(&call.body, call.resource.shape()),
-                Some(_) => {
-                    decode::json(&call.body, None).and_then(|d| settle(call, d.value, None, d.strict))
-                }
+                Some(_) => decode::json(&call.body, None)
+                    .and_then(|d| settle(call, d.value, None, d.strict)),
             };
             finish(call, decoded)
         }

@@ -80,7 +80,9 @@ pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> 
     } else if resource.origin == Origin::BuiltIn {
         builtin::default(kind(resource), resource.shape(), object);
     }
-    let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind) else {
+    let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind)
+        .filter(|ours| old.is_none() || ours.asks_about_changes())
+    else {
         return Ok(());
     };
     let admission = api::Admission { old, now: call.core.clock.now() };

@@ -135,7 +135,8 @@ async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<
     let certificates = Certificates::of_files(files).await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("https://{}", listener.local_addr()?);
-    let ca = base64::engine::general_purpose::STANDARD.encode(std::fs::read(cluster.file("ca.crt"))?);
+    let ca =
+        base64::engine::general_purpose::STANDARD.encode(std::fs::read(cluster.file("ca.crt"))?);
     let stop = std::future::pending();
     tasks.spawn(serve::listen::serve(listener, Some(certificates), admission::router(), stop));
     let rule = json!({

@@ -71,9 +71,9 @@ fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Proble
 
 fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     admit::tidy(value, Some("/spec/template"));
-    // Every state of a game server is a write. On a cluster the schema alone looks at those, as upstream has it.
     if admission.old.is_some() {
-        return Ok(());
+        admit::fit(value, &SCHEMA)?;
+        return admit::read::<GameServer>(value, &SCHEMA).map(drop);
     }
     let server: GameServer = admit::read(value, &SCHEMA)?;
     let mut spec = server.spec;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::AsyncReadExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use futures::AsyncReadExt as _;
 use kube::api::{DeleteParams, LogParams};
 use plimsoll_engine::runtime::Local;
 use serde_json::{Value, json};
