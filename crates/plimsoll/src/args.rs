@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use control::FeatureGates;
 use jiff::Timestamp;
 
 /// One autoscaler for every layer: game-server fleets, services, and the nodes beneath them.
@@ -24,6 +26,7 @@ pub(crate) enum Command {
     Install(Install),
     SdkServer(SdkServer),
     SampleServer(SampleServer),
+    Completions(Completions),
 }
 
 /// Start everything on the embedded engine: a Kubernetes API on this machine, and what runs fleets on it
@@ -60,6 +63,18 @@ pub(crate) struct Up {
     /// their annotation `plimsoll.dev/simulate`
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) simulated_nodes: usize,
+    #[command(flatten)]
+    pub(crate) gates: Gates,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Gates {
+    /// Agones' feature gates, as A=true&B=false; all are on, and one that is turned off is said
+    #[arg(
+        long, value_name = "GATES", env = "FEATURE_GATES", default_value = "", hide_default_value = true,
+        value_parser = FeatureGates::parse
+    )]
+    pub(crate) feature_gates: FeatureGates,
 }
 
 /// Run the controllers and servers on a cluster, as a deployment there does
@@ -79,25 +94,29 @@ pub(crate) struct Run {
     /// Answer admission webhooks here; needs --certificates
     #[arg(long, value_name = "ADDR")]
     pub(crate) webhooks: Option<SocketAddr>,
-    /// The folder with tls.crt and tls.key of the webhooks; read again when they change
+    /// Answer for allocation.agones.dev here, to the API server alone; needs --certificates
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) aggregated_api: Option<SocketAddr>,
+    /// The folder with tls.crt and tls.key that the API server is shown; read again when they change
     #[arg(long, value_name = "DIR")]
     pub(crate) certificates: Option<PathBuf>,
     /// Answer allocations by gRPC and REST here
     #[arg(long, value_name = "ADDR")]
     pub(crate) allocator: Option<SocketAddr>,
-    /// The folder with tls.crt and tls.key of the allocator, and below it `callers` with the authorities of those who may call;
-    /// without it only this machine is answered
+    /// The folder with tls.crt and tls.key of --allocator; without it only this machine is answered, in plain text
     #[arg(long, value_name = "DIR")]
     pub(crate) allocator_certificates: Option<PathBuf>,
+    /// The folder with the authorities (.crt, .pem) of those who may call --allocator; without it only this machine may
+    #[arg(long, value_name = "DIR", requires = "allocator_certificates")]
+    pub(crate) allocator_callers: Option<PathBuf>,
     /// Serve Prometheus' metrics here
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
     /// The image of the SDK server beside each game server
     #[arg(long, value_name = "IMAGE")]
     pub(crate) sidecar_image: Option<String>,
-    /// Agones' feature gates, as A=true&B=false
-    #[arg(long, value_name = "GATES", env = "FEATURE_GATES", default_value = "")]
-    pub(crate) feature_gates: String,
+    #[command(flatten)]
+    pub(crate) gates: Gates,
     #[arg(long, hide = true, env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,
     #[arg(long, hide = true, env = "POD_NAMESPACE")]
@@ -244,9 +263,8 @@ pub(crate) struct SdkServer {
     /// Without native sidecars: go on after SIGTERM until the GameServer is Shutdown
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub(crate) graceful_termination: bool,
-    /// Agones' feature gates, as `A=true&B=false`; all are on
-    #[arg(long, env = "FEATURE_GATES", value_name = "GATES", default_value = "")]
-    pub(crate) feature_gates: String,
+    #[command(flatten)]
+    pub(crate) gates: Gates,
     /// How much to log: Error, Info, Debug or Trace
     #[arg(long, env = "LOG_LEVEL", value_name = "LEVEL", default_value = "Info")]
     pub(crate) log_level: String,
@@ -260,6 +278,14 @@ pub(crate) struct SampleServer {
     pub(crate) flags: Vec<OsString>,
 }
 
+/// Print what lets a shell complete command lines of Plimsoll
+#[derive(Parser)]
+#[command(after_help = "In bash: source <(plimsoll completions bash)")]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub(crate) enum Output {
     /// For people
@@ -271,7 +297,8 @@ pub(crate) enum Output {
 
 /// Print what a cluster needs to run Plimsoll, as manifests
 ///
-/// CRDs, accounts and their rights, a certificate made on the spot, the Deployment, and the webhooks. Nothing is contacted:
+/// CRDs, accounts and their rights, certificates made on the spot, the Deployment and its Services, the group of allocations,
+/// and the webhooks. Nothing is contacted:
 /// `plimsoll install | kubectl apply --server-side -f -`.
 #[derive(Parser)]
 pub(crate) struct Install {

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod allocate;
+pub(crate) mod completions;
 pub(crate) mod evaluate;
 pub(crate) mod install;
 pub(crate) mod run;

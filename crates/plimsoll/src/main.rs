@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         args::Command::Install(args) => commands::install::run(&args),
         args::Command::SdkServer(args) => commands::sdk_server::run(&args),
         args::Command::SampleServer(args) => Ok(commands::sample_server::run(args)),
+        args::Command::Completions(args) => commands::completions::run(&args),
     };
     done.unwrap_or_else(|err| {
         eprintln!("plimsoll: {err:#}");

@@ -33,7 +33,7 @@ pub(crate) async fn serve(
             },
             is_multicluster: measured.is_multi_cluster,
             took: measured.took,
-            tries: None,
+            tries: measured.tries,
         });
     })))
 }

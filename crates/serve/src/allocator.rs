@@ -144,21 +144,23 @@ impl Allocator {
         allocation: &GameServerAllocation,
     ) -> Result<GameServerAllocationStatus, Refusal> {
         let asked_at = Instant::now();
+        let mut tries = None;
         let answer = if allocation.spec.multi_cluster_setting.enabled {
-            clusters::allocate(self, allocation).await
+            clusters::allocate(self, allocation, &mut tries).await
         } else {
-            self.allocate_here(allocation).await
+            self.allocate_here(allocation, &mut tries).await
         };
         if let Some(recorder) = &self.shared.settings.recorder {
-            recorder.record(allocation, &answer, asked_at.elapsed());
+            recorder.record(allocation, &answer, asked_at.elapsed(), tries);
         }
         answer
     }
 
-    /// Gives a game server of this cluster.
+    /// Gives a game server of this cluster, and says how many were tried for it.
     async fn allocate_here(
         &self,
         allocation: &GameServerAllocation,
+        tries: &mut Option<u32>,
     ) -> Result<GameServerAllocationStatus, Refusal> {
         let request = Arc::new(allocation.view(fastrand::u64(..)));
         let full = |_| Refusal::Overloaded(Arc::clone(&request.namespace));
@@ -172,7 +174,10 @@ impl Allocator {
                 return Ok(nothing(AllocationState::UnAllocated));
             }
             match hears.await {
-                Ok(Verdict::Won(server)) => return Ok(server.answer()),
+                Ok(Verdict::Won(server)) => {
+                    *tries = Some(attempt + 1);
+                    return Ok(server.answer());
+                }
                 Ok(Verdict::Lost) => {}
                 Ok(Verdict::Failed(err)) => {
                     failed = Some(err);

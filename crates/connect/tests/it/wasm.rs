@@ -17,36 +17,7 @@ use crate::server::Server;
 use crate::{asked, failure, policy};
 
 /// What every module begins with: it hands over texts of its own memory byte by byte.
-const START: &str = r#"
-    (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
-    (import "extism:host/env" "store_u8" (func $store (param i64 i32)))
-    (import "extism:host/env" "load_u8" (func $load (param i64) (result i32)))
-    (import "extism:host/env" "length" (func $length (param i64) (result i64)))
-    (import "extism:host/env" "input_length" (func $input_length (result i64)))
-    (import "extism:host/env" "input_load_u8" (func $input (param i64) (result i32)))
-    (import "extism:host/env" "output_set" (func $output (param i64 i64)))
-    (import "extism:host/env" "error_set" (func $error (param i64)))
-    (import "extism:host/env" "config_get" (func $config (param i64) (result i64)))
-    (import "extism:host/env" "var_get" (func $recall (param i64) (result i64)))
-    (import "extism:host/env" "var_set" (func $remember (param i64 i64)))
-    (import "extism:host/env" "http_request" (func $http (param i64 i64) (result i64)))
-    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
-    (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
-    (import "wasi_snapshot_preview1" "path_open"
-        (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
-    (memory (export "memory") 1)
-    (func $hand (param $from i32) (param $len i32) (result i64)
-        (local $to i64) (local $i i32)
-        (local.set $to (call $alloc (i64.extend_i32_u (local.get $len))))
-        (block $done (loop $next
-            (br_if $done (i32.ge_u (local.get $i) (local.get $len)))
-            (call $store
-                (i64.add (local.get $to) (i64.extend_i32_u (local.get $i)))
-                (i32.load8_u (i32.add (local.get $from) (local.get $i))))
-            (local.set $i (i32.add (local.get $i) (i32.const 1)))
-            (br $next)))
-        (local.get $to))
-"#;
+const START: &str = include_str!("../modules/start.wat");
 
 /// Answers with a fixed size, as text at 0.
 const FIXED: &str = r#"
@@ -104,6 +75,11 @@ async fn a_module_is_given_the_question() {
             (call $output (call $hand (i32.const 0) (i32.const 42)) (i64.const 42))
             (i32.const 0))"#;
     assert_eq!(says(echo).await, Reply::Scale(i32::from(b'{')));
+}
+
+#[tokio::test]
+async fn a_module_sizes_a_fleet_by_what_is_in_use() {
+    assert_eq!(says(include_str!("../modules/spare.wat")).await, Reply::Scale(8));
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! `plimsoll install`: what a cluster needs to run Plimsoll, as manifests.
 //!
-//! Nothing is contacted. The webhooks' certificate is made on the spot, so every run prints another one; all else is the same.
+//! Nothing is contacted. Certificates are made on the spot, so every run prints other ones; all else is the same.
 
 mod access;
+mod allocations;
 mod certificate;
 mod games;
 mod webhooks;
@@ -14,14 +15,17 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::args::Install;
-use certificate::Keys;
+use certificate::Authority;
 
-/// The name of everything that is there once.
+/// The name of everything that is there once, also of the Service that the API server calls.
 const NAME: &str = "plimsoll";
-/// The Secret with the webhooks' certificate.
-const SECRET: &str = "plimsoll-webhook-tls";
-/// The Service that webhooks are called by.
-const SERVICE: &str = "plimsoll-webhook";
+/// The Service that matchmakers call.
+const ALLOCATOR: &str = "plimsoll-allocator";
+/// The Secrets with what we show to each, with the authorities of matchmakers, and with what a matchmaker shows.
+const TLS: &str = "plimsoll-tls";
+const ALLOCATOR_TLS: &str = "plimsoll-allocator-tls";
+const CALLERS: &str = "plimsoll-allocator-callers";
+const CLIENT: &str = "plimsoll-allocator-client";
 
 pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
@@ -34,7 +38,7 @@ pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
 /// Lists everything in the order in which it can be applied.
 fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     let namespace = args.namespace.as_str();
-    let keys = Keys::make(&format!("{SERVICE}.{namespace}.svc"))?;
+    let authority = Authority::make()?;
     let mut all = vec![json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
     })];
@@ -42,14 +46,19 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
         all.push(serde_json::to_value(crd())?);
     }
     all.extend(access::controllers(namespace));
+    all.extend(access::aggregated(namespace));
     all.extend(games::cluster());
     for game in &args.game_namespaces {
         all.extend(games::in_namespace(game));
+        all.push(authority.caller(game)?.secret(CLIENT, game));
     }
-    all.push(keys.secret(namespace));
+    all.push(authority.server(NAME, namespace)?.secret(TLS, namespace));
+    all.push(authority.server(ALLOCATOR, namespace)?.secret(ALLOCATOR_TLS, namespace));
+    all.push(authority.secret(CALLERS, namespace));
     all.extend(workload::all(namespace, &args.image, args.replicas));
     // Last, so that nothing waits for a server that is not there yet.
-    all.extend(webhooks::all(namespace, &keys.ca_bundle()));
+    all.push(allocations::group(namespace, &authority.bundle()));
+    all.extend(webhooks::all(namespace, &authority.bundle()));
     Ok(all)
 }
 
@@ -61,4 +70,42 @@ fn named(name: &str, namespace: &str) -> Value {
 /// Makes the metadata of something that the whole cluster has.
 fn global(name: &str) -> Value {
     json!({"name": name, "labels": {"app.kubernetes.io/name": NAME}})
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn deployment() -> Value {
+        let Command::Install(args) = Args::parse_from(["plimsoll", "install"]).command else {
+            panic!("expected `install`");
+        };
+        let all = manifests(&args).unwrap();
+        all.into_iter().find(|object| object["kind"] == "Deployment").unwrap()
+    }
+
+    #[test]
+    fn run_takes_the_flags_of_the_deployment() {
+        let container = &deployment()["spec"]["template"]["spec"]["containers"][0];
+        let flags = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+        let Command::Run(run) = Args::parse_from(["plimsoll"].into_iter().chain(flags)).command
+        else {
+            panic!("expected `run`");
+        };
+        let doors = [run.webhooks, run.aggregated_api, run.allocator, run.metrics];
+        let ports = container["ports"].as_array().unwrap();
+        for (door, port) in doors.into_iter().zip(ports) {
+            assert_eq!(door.unwrap().port(), port["containerPort"]);
+        }
+        let folders = [run.certificates, run.allocator_certificates, run.allocator_callers];
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        for folder in folders {
+            let folder = folder.unwrap();
+            assert!(mounts.iter().any(|mount| mount["mountPath"] == *folder.to_str().unwrap()));
+        }
+        assert_eq!(run.sidecar_image.as_deref(), container["image"].as_str());
+    }
 }

@@ -1,16 +1,18 @@
 //! `plimsoll run`: the controllers and servers, as a deployment in a cluster runs them.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use control::{FeatureGates, Lease, Settings};
+use anyhow::{Context as _, anyhow};
+use control::{Lease, Settings};
 use kube::{Client, Config};
 use serve::allocator::{Door, Doors};
-use serve::tls::Files;
+use serve::tls::{Certificates, Files};
 use serve::{admission, allocator};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Part, Run};
 use crate::{cluster, measuring};
@@ -27,27 +29,40 @@ async fn start(args: &Run) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let (client, namespace) = client(args).await?;
-    let mut parts = JoinSet::new();
-    let measured = measuring::serve(&client, args.metrics, &mut parts).await?;
-    webhooks(args, &mut parts).await?;
-    matchmakers(args, &client, measured, &mut parts).await?;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut measuring = JoinSet::new();
+    let recorder = measuring::serve(&client, args.metrics, &mut measuring).await?;
+    let stop = CancellationToken::new();
+    let mut servers = Servers { stop: stop.clone(), running: JoinSet::new() };
+    servers.webhooks(args).await?;
+    servers.allocator(args, client.clone(), recorder).await?;
     let chosen: Vec<control::Part> = args.only.iter().map(|part| controller(*part)).collect();
-    let controllers = control::run(client, settings(args, namespace)?, &chosen, async move {
-        let _ = stopped.await;
-    });
-    let told = async {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-            Some(_) = parts.join_next() => {}
-        }
-        drop(stop);
-        std::future::pending().await
+    let settings = settings(args, namespace);
+    let controllers = async {
+        control::run(client, settings, &chosen, stop.clone().cancelled_owned()).await;
+        stop.cancel();
     };
-    tokio::select! {
-        () = controllers => Ok(()),
-        () = told => Ok(()),
+    let told = async {
+        let ended = tokio::select! {
+            _ = interrupted.recv() => Ok(()),
+            _ = terminated.recv() => Ok(()),
+            () = stop.cancelled() => Err(anyhow!("the controllers ended by themselves")),
+            Some(ended) = servers.running.join_next() => Err(why(ended)),
+        };
+        stop.cancel();
+        ended
+    };
+    let ((), ended) = tokio::join!(controllers, told);
+    // Whoever was let in gets an answer.
+    while servers.running.join_next().await.is_some() {}
+    ended
+}
+
+/// Says why a server ended that nobody told to.
+fn why(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Ok(())) => anyhow!("a server ended by itself"),
+        Ok(Err(err)) => err,
+        Err(err) => err.into(),
     }
 }
 
@@ -61,8 +76,8 @@ async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
 }
 
 /// One of several controllers is the active one.
-fn settings(args: &Run, namespace: String) -> anyhow::Result<Settings> {
-    let gates = FeatureGates::parse(&args.feature_gates).context("--feature-gates")?;
+fn settings(args: &Run, namespace: String) -> Settings {
+    let gates = args.gates.feature_gates.clone();
     let identity =
         args.pod_name.clone().unwrap_or_else(|| format!("process-{}", std::process::id()));
     let lease = Lease::new(args.pod_namespace.clone().unwrap_or(namespace), identity);
@@ -70,7 +85,7 @@ fn settings(args: &Run, namespace: String) -> anyhow::Result<Settings> {
     if let Some(image) = &args.sidecar_image {
         settings.sidecar.image.clone_from(image);
     }
-    Ok(settings)
+    settings
 }
 
 fn controller(part: Part) -> control::Part {
@@ -82,46 +97,67 @@ fn controller(part: Part) -> control::Part {
     }
 }
 
-/// Answers the API server's questions about our kinds.
-async fn webhooks(args: &Run, parts: &mut JoinSet<()>) -> anyhow::Result<()> {
-    let Some(address) = args.webhooks else { return Ok(()) };
-    let folder = args.certificates.as_deref().context("--webhooks needs --certificates DIR")?;
-    let certificates = serve::tls::Certificates::of_files(Files::in_folder(folder)).await?;
-    let listener = listen(address, "--webhooks").await?;
-    parts.spawn(serve::listen::serve(
-        listener,
-        Some(certificates),
-        admission::router(),
-        std::future::pending(),
-    ));
-    Ok(())
+/// What others call, until they are told to stop.
+struct Servers {
+    stop: CancellationToken,
+    running: JoinSet<anyhow::Result<()>>,
 }
 
-/// Answers matchmakers.
-async fn matchmakers(
-    args: &Run,
-    client: &Client,
-    measured: Option<allocator::Recorder>,
-    parts: &mut JoinSet<()>,
-) -> anyhow::Result<()> {
-    let Some(address) = args.allocator else { return Ok(()) };
-    let tls = args
-        .allocator_certificates
-        .as_deref()
-        .map(|folder| Files { callers: Some(folder.join("callers")), ..Files::in_folder(folder) });
-    let door = Door { listener: listen(address, "--allocator").await?, tls, anyone: false };
-    let doors = Doors { matchmakers: Some(door), aggregated: None };
-    let settings = allocator::Settings { recorder: measured, ..allocator::Settings::default() };
-    let client = client.clone();
-    parts.spawn(async move {
-        if let Err(err) = allocator::serve(client, settings, doors, std::future::pending()).await {
-            tracing::error!(error = &err as &dyn std::error::Error, "the allocator ended");
+impl Servers {
+    /// Answers the API server's questions about our kinds.
+    async fn webhooks(&mut self, args: &Run) -> anyhow::Result<()> {
+        let Some(address) = args.webhooks else { return Ok(()) };
+        let certificates = Certificates::of_files(shown_to_api_server(args)?).await?;
+        let listener = listen(address, "--webhooks").await?;
+        let stop = self.stop.clone().cancelled_owned();
+        let serving = serve::listen::serve(listener, Some(certificates), admission::router(), stop);
+        self.running.spawn(async move {
+            serving.await;
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// Gives out game servers, to matchmakers and through the API server.
+    async fn allocator(
+        &mut self,
+        args: &Run,
+        client: Client,
+        recorder: Option<allocator::Recorder>,
+    ) -> anyhow::Result<()> {
+        let doors =
+            Doors { matchmakers: matchmakers(args).await?, aggregated: aggregated(args).await? };
+        if doors.matchmakers.is_none() && doors.aggregated.is_none() {
+            return Ok(());
         }
-    });
-    Ok(())
+        let settings = allocator::Settings { recorder, ..allocator::Settings::default() };
+        let serving =
+            allocator::serve(client, settings, doors, self.stop.clone().cancelled_owned());
+        self.running.spawn(async move { serving.await.context("the allocator ended") });
+        Ok(())
+    }
 }
 
-async fn listen(address: std::net::SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
+async fn matchmakers(args: &Run) -> anyhow::Result<Option<Door>> {
+    let Some(address) = args.allocator else { return Ok(None) };
+    let callers = args.allocator_callers.clone();
+    let folder = args.allocator_certificates.as_deref();
+    let tls = folder.map(|folder| Files { callers, ..Files::in_folder(folder) });
+    Ok(Some(Door { listener: listen(address, "--allocator").await?, tls, anyone: false }))
+}
+
+async fn aggregated(args: &Run) -> anyhow::Result<Option<Door>> {
+    let Some(address) = args.aggregated_api else { return Ok(None) };
+    let tls = Some(shown_to_api_server(args)?);
+    Ok(Some(Door { listener: listen(address, "--aggregated-api").await?, tls, anyone: false }))
+}
+
+fn shown_to_api_server(args: &Run) -> anyhow::Result<Files> {
+    let folder = args.certificates.as_deref();
+    folder.map(Files::in_folder).context("--webhooks and --aggregated-api need --certificates DIR")
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).await;
     listener.with_context(|| format!("{flag}: could not listen on {address}; is the port taken?"))
 }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
 }
 
 async fn start(args: &SdkServer) -> anyhow::Result<()> {
-    let gates = FeatureGates::parse(&args.feature_gates)?;
+    let gates = &args.gates.feature_gates;
     gates.warn();
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -37,7 +37,7 @@ async fn start(args: &SdkServer) -> anyhow::Result<()> {
     };
     tokio::time::sleep(Duration::from_secs(args.delay)).await;
     let is_local = args.local || tests(args).is_some();
-    if is_local { local(args, stop).await } else { sidecar(args, &gates, stop).await }
+    if is_local { local(args, stop).await } else { sidecar(args, gates, stop).await }
 }
 
 async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {

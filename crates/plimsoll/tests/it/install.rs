@@ -1,10 +1,9 @@
 //! `plimsoll install`: the real API server takes every manifest.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::plimsoll;
+use crate::{from_env, plimsoll};
 
 #[test]
 fn what_is_printed_is_the_same_every_time_but_for_the_certificate() {
@@ -21,7 +20,8 @@ fn what_is_printed_is_the_same_every_time_but_for_the_certificate() {
     let (first, second) = (printed(), printed());
     assert_ne!(first, second, "each has a certificate of its own");
     assert_eq!(kept(&first), kept(&second));
-    for kind in ["CustomResourceDefinition", "ClusterRole", "Secret", "Deployment", "Service"] {
+    let kinds = ["CustomResourceDefinition", "ClusterRole", "Secret", "Deployment", "Service"];
+    for kind in kinds.into_iter().chain(["APIService", "RoleBinding"]) {
         assert!(first.contains(&format!("kind: {kind}\n")), "{kind}");
     }
     assert!(first.contains("namespace: games"));
@@ -58,19 +58,11 @@ fn the_real_api_server_takes_everything() {
         "customresourcedefinition.apiextensions.k8s.io/fleets.agones.dev",
         "deployment.apps/plimsoll",
         "poddisruptionbudget.policy/agones-gameserver-safe-to-evict-false",
+        "apiservice.apiregistration.k8s.io/v1.allocation.agones.dev",
+        "rolebinding.rbac.authorization.k8s.io/plimsoll-authentication-reader",
         "mutatingwebhookconfiguration.admissionregistration.k8s.io/plimsoll-mutate",
     ] {
         assert!(said.contains(applied), "{applied} is not in\n{said}");
     }
     drop(kubectl(&["delete", "namespace", "plimsoll-system", "--wait=false"]).output());
-}
-
-/// Reads what `cargo xtask test` sets; a test that goes without is skipped, but not on CI.
-fn from_env(name: &str) -> Option<PathBuf> {
-    let found = std::env::var_os(name).map(PathBuf::from);
-    if found.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {name} is not set");
-        eprintln!("skipped: {name} is not set; `cargo xtask test` sets it");
-    }
-    found
 }

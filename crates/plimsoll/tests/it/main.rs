@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod allocate;
+mod completions;
 mod evaluate;
 mod fleets;
 mod guide;
@@ -11,6 +12,7 @@ mod kill;
 mod kubectl;
 mod nodes;
 mod policies;
+mod run;
 mod sdk;
 mod up;
 mod vectors;
@@ -27,4 +29,14 @@ fn plimsoll() -> Command {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Reads what `cargo xtask test` sets; a test that goes without is skipped, but not on CI.
+fn from_env(name: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(name).map(PathBuf::from);
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {name} is not set");
+        eprintln!("skipped: {name} is not set; `cargo xtask test` sets it");
+    }
+    found
 }

@@ -115,6 +115,26 @@ fn children(of: u32) -> Vec<u32> {
     pids.filter(|pid| parent(pid) == Some(of)).collect()
 }
 
+#[test]
+fn feature_gates_are_read_and_one_that_is_off_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = |gates: &str| {
+        let mut command = plimsoll();
+        command.args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path());
+        command.env("FEATURE_GATES", gates).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let refused = up("CountAndLists=true").wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("there is no gate `CountAndLists`"), "{said}");
+    let mut child = up("CountsAndLists=false");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let is_said = lines.any(|line| line.contains("always on") && line.contains("CountsAndLists"));
+    end(&mut child);
+    assert!(is_said, "nobody said that it stays on");
+}
+
 /// A running `plimsoll up`, with the game servers that it printed.
 struct Up {
     child: Child,

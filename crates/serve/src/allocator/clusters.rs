@@ -43,8 +43,9 @@ pub(super) struct Channels(Mutex<BTreeMap<(String, String), Channel>>);
 pub(super) async fn allocate(
     allocator: &Allocator,
     allocation: &GameServerAllocation,
+    tries: &mut Option<u32>,
 ) -> Result<GameServerAllocationStatus, Refusal> {
-    let asked = in_turn(allocator, allocation);
+    let asked = in_turn(allocator, allocation, tries);
     tokio::time::timeout(ALL_WITHIN, asked).await.unwrap_or_else(|_| {
         let status = Status::deadline_exceeded("the other clusters did not answer in time");
         Err(remote("", status))
@@ -54,6 +55,7 @@ pub(super) async fn allocate(
 async fn in_turn(
     allocator: &Allocator,
     allocation: &GameServerAllocation,
+    tries: &mut Option<u32>,
 ) -> Result<GameServerAllocationStatus, Refusal> {
     let namespace = allocation.metadata.namespace.as_deref().unwrap_or("default");
     let policies = policies(allocator, allocation, namespace).await?;
@@ -65,7 +67,7 @@ async fn in_turn(
         tried.insert(Arc::clone(&views[next].cluster));
         let info = &policies[next].spec.connection_info;
         last = match info.allocation_endpoints.as_deref() {
-            None | Some([]) => here(allocator, allocation, info).await,
+            None | Some([]) => here(allocator, allocation, info, tries).await,
             Some(endpoints) => there(allocator, allocation, namespace, info, endpoints).await,
         };
         if matches!(&last, Ok(status) if status.state == AllocationState::Allocated) {
@@ -96,10 +98,11 @@ async fn here(
     allocator: &Allocator,
     allocation: &GameServerAllocation,
     info: &ConnectionInfo,
+    tries: &mut Option<u32>,
 ) -> Result<GameServerAllocationStatus, Refusal> {
     let mut local = allocation.clone();
     local.metadata.namespace = Some(info.namespace.clone());
-    allocator.allocate_here(&local).await
+    allocator.allocate_here(&local, tries).await
 }
 
 /// Asks the endpoints of another cluster in order, and all of them again while none answers.

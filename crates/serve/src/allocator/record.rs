@@ -22,6 +22,8 @@ pub struct Measured {
     pub status: &'static str,
     /// How long it took.
     pub took: Duration,
+    /// How often a server of this cluster was chosen until one was had; `None` if none was.
+    pub tries: Option<u32>,
 }
 
 /// Hears of every allocation. It is called in their way, so it must be quick.
@@ -39,6 +41,7 @@ impl Recorder {
         allocation: &GameServerAllocation,
         answer: &Result<GameServerAllocationStatus, Refusal>,
         took: Duration,
+        tries: Option<u32>,
     ) {
         let given = answer.as_ref().ok().and_then(|a| a.metadata.as_ref()).map(|m| &m.labels);
         let asked = allocation.spec.selectors.iter().map(|s| &s.match_labels);
@@ -54,6 +57,7 @@ impl Recorder {
                 Err(_) => "error",
             },
             took,
+            tries,
         });
     }
 }

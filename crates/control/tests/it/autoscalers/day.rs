@@ -182,6 +182,35 @@ async fn a_webhook_follows_the_day() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wasm_module_follows_the_day() {
+    let cluster = cluster_with(fleet("f", 4)).await;
+    let server = Webhook::start().await;
+    let wasm = json!({"from": {"url": {"url": format!("{}spare.wasm", server.url)}}});
+    make(&cluster, usual(json!({"type": "Wasm", "wasm": wasm}))).await;
+    play(&cluster, (4, 60), in_use(), |players, _| players + 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_follows_the_day_until_it_ends_and_then_leaves_the_fleet_as_it_is() {
+    let cluster = cluster_with(fleet("f", 6)).await;
+    // It began a quarter of an hour ago, for this once, and ends at a quarter past a step.
+    let begun_at = Timestamp::now().to_zoned(TimeZone::UTC) - 15.minutes();
+    let (minute, hour) = (begun_at.minute(), begun_at.hour());
+    let cron = format!("{minute} {hour} {} {} *", begun_at.day(), begun_at.month());
+    let schedule = json!({
+        "activePeriod": {"startCron": cron, "duration": "20h30m", "timezone": "UTC"},
+        "policy": buffer(5, 6, 40),
+    });
+    make(&cluster, usual(json!({"type": "Schedule", "schedule": schedule}))).await;
+    let ends_at = (begun_at + 20.hours() + 30.minutes()).timestamp();
+    let wanted = |in_use: i32, now| {
+        let in_use = if now < ends_at { in_use } else { players(20) };
+        (in_use + 5).clamp(6, 40)
+    };
+    play(&cluster, (6, 40), in_use(), wanted).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_chain_keeps_more_in_the_evening() {
     let cluster = cluster_with(fleet("f", 3)).await;
     // The evening begins two and a quarter hours from now, so that no step falls on its edges.

@@ -1,4 +1,4 @@
-//! A webhook on loopback that does as it is told, and ends with the test.
+//! A webhook on loopback that does as it is told, and a Wasm module beside it; both end with the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -34,6 +34,7 @@ impl Webhook {
     pub(super) async fn start() -> Self {
         let does = Arc::new(Does::default());
         let app = Router::new().route("/", post(answer)).with_state(Arc::clone(&does));
+        let app = app.route("/spare.wasm", get(async || spare()));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { drop(axum::serve(listener, app).await) });
@@ -69,6 +70,13 @@ impl Drop for Webhook {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Gives a Wasm module that wants four beyond those in use.
+fn spare() -> Vec<u8> {
+    let start = include_str!("../../../../connect/tests/modules/start.wat");
+    let spare = include_str!("../../../../connect/tests/modules/spare.wat");
+    wat::parse_str(format!("(module {start} {spare})")).unwrap()
 }
 
 async fn answer(

@@ -1,4 +1,4 @@
-//! What may the controllers do?
+//! What may the controllers and servers do?
 
 use serde_json::{Value, json};
 
@@ -35,17 +35,32 @@ pub(super) fn controllers(namespace: &str) -> Vec<Value> {
         rule("", &["events"], &json!(["create", "patch"])),
         rule("coordination.k8s.io", &["leases"], &json!(["get", "create", "update", "patch"])),
     ];
-    let account = json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace});
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named(NAME, namespace)}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": global(NAME), "rules": rules,
         }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": global(NAME), "subjects": [account],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-        }),
+        bound("ClusterRoleBinding", &global(NAME), "ClusterRole", NAME, namespace),
     ]
+}
+
+/// Makes the rights of an aggregated API: to read who vouches for the API server, and to ask it about callers.
+pub(super) fn aggregated(namespace: &str) -> Vec<Value> {
+    let delegator = global("plimsoll-auth-delegator");
+    let reader = named("plimsoll-authentication-reader", "kube-system");
+    let (ask, read) = ("system:auth-delegator", "extension-apiserver-authentication-reader");
+    vec![
+        bound("ClusterRoleBinding", &delegator, "ClusterRole", ask, namespace),
+        bound("RoleBinding", &reader, "Role", read, namespace),
+    ]
+}
+
+/// Gives a role to the controllers' account.
+fn bound(kind: &str, metadata: &Value, role_kind: &str, role: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+    })
 }

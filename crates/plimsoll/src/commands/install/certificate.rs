@@ -1,4 +1,4 @@
-//! How does the API server know our webhooks? By a certificate of their own, signed by an authority that signs nothing else.
+//! How do callers know us, and how do we know them? By certificates of one authority, which signs nothing after this.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,54 +8,82 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use super::{SECRET, named};
+use super::named;
 
-/// A certificate, its key, and who signed it, as PEM.
-pub(super) struct Keys {
-    authority: String,
-    certificate: String,
-    key: String,
+/// Who signs. Its key is never printed, and thrown away with it.
+pub(super) struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
 }
 
-impl Keys {
-    /// Makes a certificate for a name. The authority's own key is thrown away, so that it signs nothing else.
-    pub(super) fn make(name: &str) -> anyhow::Result<Self> {
-        // Long ago to long from now: clocks of clusters differ, and a new one is an `install` away.
-        let (from, to) = (date_time_ymd(2020, 1, 1), date_time_ymd(2046, 1, 1));
-        let authority_key = KeyPair::generate()?;
-        let mut authority = CertificateParams::new(Vec::<String>::new())?;
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        authority.distinguished_name.push(DnType::CommonName, "plimsoll webhooks");
-        (authority.not_before, authority.not_after) = (from, to);
+/// A certificate and its key, with who signed it, as a Secret has them.
+pub(super) struct Pair(Value);
+
+impl Authority {
+    pub(super) fn make() -> anyhow::Result<Self> {
+        let mut params = lasting("plimsoll", Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate()?;
-        let mut server = CertificateParams::new(vec![name.to_owned()])?;
-        server.distinguished_name.push(DnType::CommonName, "plimsoll webhook");
-        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        (server.not_before, server.not_after) = (from, to);
-        let issuer = Issuer::from_params(&authority, &authority_key);
-        Ok(Self {
-            certificate: server.signed_by(&key, &issuer)?.pem(),
-            authority: authority.self_signed(&authority_key)?.pem(),
-            key: key.serialize_pem(),
-        })
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Self { pem, issuer: Issuer::new(params, key) })
     }
 
-    /// Gives what webhook configurations trust.
-    pub(super) fn ca_bundle(&self) -> String {
-        STANDARD.encode(&self.authority)
+    /// Makes what a server shows that is reached by the name of a Service.
+    pub(super) fn server(&self, service: &str, namespace: &str) -> anyhow::Result<Pair> {
+        let name = format!("{service}.{namespace}.svc");
+        let names = vec![format!("{name}.cluster.local"), name];
+        self.sign(lasting(service, names)?, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// Makes the Secret that the Deployment mounts.
-    pub(super) fn secret(&self, namespace: &str) -> Value {
+    /// Makes what a caller shows.
+    pub(super) fn caller(&self, name: &str) -> anyhow::Result<Pair> {
+        self.sign(lasting(name, Vec::new())?, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> anyhow::Result<Pair> {
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        Ok(Pair(json!({
+            "ca.crt": self.bundle(),
+            "tls.crt": STANDARD.encode(certificate),
+            "tls.key": STANDARD.encode(key.serialize_pem()),
+        })))
+    }
+
+    /// Gives what the API server trusts, as its objects have it.
+    pub(super) fn bundle(&self) -> String {
+        STANDARD.encode(&self.pem)
+    }
+
+    /// Makes the Secret that names the authority of callers. More can be added to it.
+    pub(super) fn secret(&self, name: &str, namespace: &str) -> Value {
         json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": named(SECRET, namespace),
-            "type": "kubernetes.io/tls",
-            "data": {
-                "ca.crt": STANDARD.encode(&self.authority),
-                "tls.crt": STANDARD.encode(&self.certificate),
-                "tls.key": STANDARD.encode(&self.key),
-            },
+            "apiVersion": "v1", "kind": "Secret", "metadata": named(name, namespace),
+            "type": "Opaque", "data": {"ca.crt": self.bundle()},
         })
     }
+}
+
+impl Pair {
+    /// Makes the Secret that someone mounts.
+    pub(super) fn secret(&self, name: &str, namespace: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": named(name, namespace),
+            "type": "kubernetes.io/tls", "data": self.0,
+        })
+    }
+}
+
+/// Long ago to long from now: clocks of clusters differ, and a new certificate is an `install` away.
+fn lasting(name: &str, names: Vec<String>) -> anyhow::Result<CertificateParams> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2046, 1, 1));
+    Ok(params)
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{SERVICE, global};
+use super::workload::WEBHOOKS;
+use super::{NAME, global};
 
 const GAMES: &str = "agones.dev";
 const AUTOSCALERS: &str = "autoscaling.agones.dev";
@@ -31,7 +32,7 @@ pub(super) fn all(namespace: &str, ca_bundle: &str) -> Vec<Value> {
             "timeoutSeconds": 10,
             "clientConfig": {
                 "caBundle": ca_bundle,
-                "service": {"name": SERVICE, "namespace": namespace, "path": path, "port": 443},
+                "service": {"name": NAME, "namespace": namespace, "path": path, "port": WEBHOOKS},
             },
             "rules": rules,
         })

@@ -2,25 +2,34 @@
 
 use serde_json::{Value, json};
 
-use super::{NAME, SECRET, SERVICE, named};
+use super::{ALLOCATOR, ALLOCATOR_TLS, CALLERS, NAME, TLS, named};
 
-/// Where the webhooks' certificate is mounted.
-const CERTIFICATES: &str = "/etc/plimsoll/tls";
-const WEBHOOKS: u16 = 8443;
+/// Where the API server asks about writes, and where for allocations.
+pub(super) const WEBHOOKS: u16 = 8443;
+pub(super) const AGGREGATED: u16 = 8444;
+const MATCHMAKERS: u16 = 8445;
 const METRICS: u16 = 8080;
 
-/// Makes the Deployment and its Service.
+/// The Secrets that are mounted, and where.
+const MOUNTED: [(&str, &str); 3] = [
+    (TLS, "/etc/plimsoll/tls"),
+    (ALLOCATOR_TLS, "/etc/plimsoll/allocator"),
+    (CALLERS, "/etc/plimsoll/callers"),
+];
+
+/// Makes the Deployment and its Services.
 pub(super) fn all(namespace: &str, image: &str, replicas: u32) -> Vec<Value> {
     let selector = json!({"app.kubernetes.io/name": NAME});
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": named(SERVICE, namespace),
-        "spec": {
-            "selector": selector,
-            "ports": [{"name": "webhooks", "port": 443, "targetPort": "webhooks"}],
-        },
-    });
+    let service = |name: &str, ports: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": named(name, namespace),
+            "spec": {"selector": selector, "ports": ports},
+        })
+    };
     let annotations =
         json!({"prometheus.io/scrape": "true", "prometheus.io/port": METRICS.to_string()});
+    let volumes =
+        MOUNTED.map(|(secret, _)| json!({"name": secret, "secret": {"secretName": secret}}));
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": named(NAME, namespace),
         "spec": {
@@ -35,12 +44,20 @@ pub(super) fn all(namespace: &str, image: &str, replicas: u32) -> Vec<Value> {
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
                     "containers": [container(image)],
-                    "volumes": [{"name": "tls", "secret": {"secretName": SECRET}}],
+                    "volumes": volumes,
                 },
             },
         },
     });
-    vec![service, deployment]
+    vec![
+        service(NAME, json!([port("webhooks", WEBHOOKS), port("aggregated", AGGREGATED)])),
+        service(ALLOCATOR, json!([port("allocator", 443)])),
+        deployment,
+    ]
+}
+
+fn port(name: &str, port: u16) -> Value {
+    json!({"name": name, "port": port, "targetPort": name})
 }
 
 fn container(image: &str) -> Value {
@@ -48,13 +65,22 @@ fn container(image: &str) -> Value {
         "httpGet": {"path": "/healthz", "port": "webhooks", "scheme": "HTTPS"},
         "periodSeconds": 3,
     });
+    let [tls, allocator, callers] = MOUNTED.map(|(_, folder)| folder);
+    let mounts = MOUNTED
+        .map(|(secret, folder)| json!({"name": secret, "mountPath": folder, "readOnly": true}));
     json!({
         "name": NAME,
         "image": image,
         "args": [
             "run", "--in-cluster",
-            format!("--webhooks=0.0.0.0:{WEBHOOKS}"), format!("--certificates={CERTIFICATES}"),
+            format!("--webhooks=0.0.0.0:{WEBHOOKS}"),
+            format!("--aggregated-api=0.0.0.0:{AGGREGATED}"),
+            format!("--certificates={tls}"),
+            format!("--allocator=0.0.0.0:{MATCHMAKERS}"),
+            format!("--allocator-certificates={allocator}"),
+            format!("--allocator-callers={callers}"),
             format!("--metrics=0.0.0.0:{METRICS}"),
+            format!("--sidecar-image={image}"),
         ],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -62,6 +88,8 @@ fn container(image: &str) -> Value {
         ],
         "ports": [
             {"name": "webhooks", "containerPort": WEBHOOKS},
+            {"name": "aggregated", "containerPort": AGGREGATED},
+            {"name": "allocator", "containerPort": MATCHMAKERS},
             {"name": "metrics", "containerPort": METRICS},
         ],
         "readinessProbe": probe,
@@ -71,6 +99,6 @@ fn container(image: &str) -> Value {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "tls", "mountPath": CERTIFICATES, "readOnly": true}],
+        "volumeMounts": mounts,
     })
 }

@@ -41,7 +41,8 @@ impl Parts {
         let settings = allocator::Settings { recorder, ..allocator::Settings::default() };
         let allocator = Allocator::start(client.clone(), settings).await;
         engine.delegate("allocation.agones.dev", "v1", door(allocator));
-        let settings = control::Settings::default();
+        let gates = args.gates.feature_gates.clone();
+        let settings = control::Settings { gates, ..control::Settings::default() };
         let runtime = engine.run(machine(client.clone(), &settings, args)?).await?;
         controllers.spawn(async move {
             control::run(client, settings, &control::Part::ALL, std::future::pending()).await;

@@ -1,11 +1,11 @@
 //! What happens when the API, the caller or another allocator gets in the way.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::allocation::AllocationState;
-use plimsoll_serve::allocator::{Allocator, Bounds, Refusal, Settings};
+use plimsoll_serve::allocator::{Allocator, Bounds, Recorder, Refusal, Settings};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -25,6 +25,18 @@ fn held(writes: &Arc<Semaphore>, sent: &Arc<Semaphore>) -> Hook {
             if is_write(&passing) && !passing.is_answer {
                 sent.add_permits(1);
                 writes.acquire().await?.forget();
+            }
+            Ok(())
+        })
+    })
+}
+
+/// A hook that keeps everything from an allocator that happens after its first list.
+fn deaf() -> Hook {
+    Arc::new(|passing| {
+        Box::pin(async move {
+            if passing.path.contains("watch=true") {
+                std::future::pending::<()>().await;
             }
             Ok(())
         })
@@ -105,16 +117,7 @@ async fn a_full_queue_refuses_at_once() {
 #[tokio::test]
 async fn who_is_behind_learns_what_changed_and_chooses_again() {
     let world = World::with_ready(3).await;
-    // This allocator hears of nothing after its first list.
-    let hook: Hook = Arc::new(|passing| {
-        Box::pin(async move {
-            if passing.path.contains("watch=true") {
-                std::future::pending::<()>().await;
-            }
-            Ok(())
-        })
-    });
-    let deaf = Allocator::start(world.client_through(hook), settings(10, 10)).await;
+    let deaf = Allocator::start(world.client_through(deaf()), settings(10, 10)).await;
     world.patch("s0000", json!({"status": {"state": "Shutdown"}})).await;
     world.patch("s0001", json!({"metadata": {"labels": {"by": "sdk"}}})).await;
     let mut names = Vec::new();
@@ -125,6 +128,22 @@ async fn who_is_behind_learns_what_changed_and_chooses_again() {
     assert_eq!(names, ["s0001", "s0002"], "what is going is not given out");
     let answer = deaf.allocate(&allocation(json!({}))).await.unwrap();
     assert_eq!(answer.state, AllocationState::UnAllocated);
+}
+
+#[tokio::test]
+async fn how_often_a_server_was_chosen_is_measured() {
+    let world = World::with_ready(2).await;
+    let tries = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&tries);
+    let recorder = Recorder::new(move |measured| heard.lock().unwrap().push(measured.tries));
+    let settings = Settings { recorder: Some(recorder), ..settings(10, 10) };
+    let allocator = Allocator::start(world.client_through(deaf()), settings).await;
+    // The first choice is going, and the allocator has not heard of it.
+    world.patch("s0000", json!({"status": {"state": "Shutdown"}})).await;
+    for _ in 0..2 {
+        allocator.allocate(&allocation(json!({}))).await.unwrap();
+    }
+    assert_eq!(*tries.lock().unwrap(), [Some(2), None], "then there is none");
 }
 
 #[tokio::test]
