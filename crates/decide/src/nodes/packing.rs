@@ -5,12 +5,16 @@
 //! a zone is counted in the snapshot, and taken back at the end.
 //!
 //! A kind that has to spread over zones, or that its own zone refuses, may also open nodes of the group's partners in
-//! other zones: one plan satisfies it, not one node a turn.
+//! other zones: one plan satisfies it, not one node a turn. Where a zone that a later kind opened would have kept earlier
+//! pods out, all are packed again with that zone counted from the start.
 
 mod bins;
 mod bound;
+mod footing;
 mod profile;
 mod run;
+
+use std::collections::BTreeSet;
 
 use super::snapshot::{ClassId, NO_DOMAIN, SpreadRule};
 use super::templates::Mould;
@@ -19,6 +23,7 @@ use super::{NodeId, Snapshot};
 pub(super) use bins::{is_affordable, pack_by_node};
 pub(super) use bound::bound;
 pub use bound::{Bound, Force};
+use footing::Footing;
 pub(super) use profile::{Profile, Profiles};
 pub(super) use run::Run;
 use run::{Fill, Runs};
@@ -46,11 +51,29 @@ pub(super) struct Packed {
     pub(super) elsewhere: Vec<(ClassId, NodeId)>,
     /// How many pods of each demand have a place.
     pub(super) placed: Vec<u32>,
+    /// The regions of spread rules in which an empty zone would have kept pods out.
+    pub(super) needy: BTreeSet<usize>,
     /// Packed a node at a time, and not a kind at a time.
     pub(super) is_by_node: bool,
 }
 
 impl Packed {
+    /// Tells whether a node like `model` would keep out some of the pods that have a place, because it is in a zone
+    /// where neither the cluster nor this packing (into nodes like `models`) has one.
+    pub(super) fn is_upset_by(
+        &self,
+        snapshot: &Snapshot<'_>,
+        models: &[NodeId],
+        model: NodeId,
+    ) -> bool {
+        let is_opened = |region: usize| {
+            let of = &snapshot.counters.regions[region];
+            self.runs.iter().any(|run| of.domain_of(models[run.offer]) == of.domain_of(model))
+        };
+        let mut needy = self.needy.iter();
+        needy.any(|region| footing::opens(snapshot, *region, model) && !is_opened(*region))
+    }
+
     pub(super) fn nodes(&self) -> u32 {
         self.runs.iter().map(|run| run.nodes).sum()
     }
@@ -74,15 +97,23 @@ pub(super) fn pack(
     demand: &[Demand],
     max_nodes: u32,
 ) -> Packed {
-    let mark = snapshot.mark();
-    let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
-    packer.is_alone = demand.len() == 1;
-    let placed = demand.iter().map(|d| packer.pack_class(d.class, d.count)).collect();
-    packer.take_back();
-    let runs = packer.runs.into_iter().flat_map(Runs::into_all).collect();
-    let elsewhere = packer.elsewhere;
-    snapshot.undo_to(mark);
-    Packed { runs, elsewhere, placed, is_by_node: false }
+    let mut expected = Vec::new();
+    loop {
+        let mark = snapshot.mark();
+        let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
+        packer.is_alone = demand.len() == 1;
+        expected.iter().for_each(|offer| packer.count_nodes(*offer, 1));
+        let placed = demand.iter().map(|d| packer.pack_class(d.class, d.count)).collect();
+        let needy = packer.footing.regions(packer.snapshot);
+        packer.take_back();
+        let Packer { runs, elsewhere, surprise, .. } = packer;
+        snapshot.undo_to(mark);
+        let Some(offer) = surprise else {
+            let runs = runs.into_iter().flat_map(Runs::into_all).collect();
+            return Packed { runs, elsewhere, placed, needy, is_by_node: false };
+        };
+        expected.push(offer);
+    }
 }
 
 struct Packer<'p, 's> {
@@ -97,6 +128,9 @@ struct Packer<'p, 's> {
     runs: Vec<Runs>,
     elsewhere: Vec<(ClassId, NodeId)>,
     changes: Vec<Change>,
+    footing: Footing,
+    /// An offer whose zone had to be counted before it was opened.
+    surprise: Option<usize>,
     /// Only one kind is packed.
     is_alone: bool,
 }
@@ -126,6 +160,8 @@ impl<'p, 's> Packer<'p, 's> {
             runs: offers.iter().map(|_| Runs::default()).collect(),
             elsewhere: Vec::new(),
             changes: Vec::new(),
+            footing: Footing::default(),
+            surprise: None,
             is_alone: false,
         }
     }
@@ -200,6 +236,7 @@ impl Packer<'_, '_> {
             };
             self.snapshot.put_class(class, node);
             self.elsewhere.push((class, node));
+            self.footing.note(self.snapshot, profile, node);
             placed += 1;
         }
         placed
@@ -259,6 +296,9 @@ impl Packer<'_, '_> {
         if total == 0 {
             return 0;
         }
+        if self.is_surprise(profile, total, offer) {
+            return 0;
+        }
         let nodes = total.div_ceil(each);
         // Spread by host looks at all nodes, so what is left over must not stand out.
         let evens = self.is_alone && !profile.local.spread.is_empty();
@@ -270,6 +310,18 @@ impl Packer<'_, '_> {
         self.count_nodes(offer, nodes);
         self.count(profile, offer, total);
         total
+    }
+
+    /// Tells whether pods that have a place would not have it, had the zone of this offer been there; notes it if so.
+    fn is_surprise(&mut self, profile: &Profile, pods: u32, offer: usize) -> bool {
+        let Offer { mould, room } = &self.offers[offer];
+        let is_first = self.rooms[offer] == *room;
+        let is_one =
+            is_first && self.footing.gives_way(self.snapshot, mould.model, (profile, pods));
+        if is_one {
+            self.surprise.get_or_insert(offer);
+        }
+        is_one
     }
 
     /// Gives how many pods of a class each node of a run takes, as far as what happens inside a node decides.
@@ -354,6 +406,7 @@ impl Packer<'_, '_> {
             let domain = self.snapshot.counters.regions[region].domain_of(model);
             self.change(Change::Spread { counter: *counter, domain, by });
         }
+        self.footing.note(self.snapshot, profile, model);
     }
 
     fn count_nodes(&mut self, offer: usize, nodes: u32) {

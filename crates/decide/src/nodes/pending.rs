@@ -32,8 +32,16 @@ pub(super) fn may_ask(pod: &Pod, settings: &Settings, now: Timestamp) -> bool {
     !pod.is_daemon() && !is_young
 }
 
-/// Places the pods that fit after all, the most important first, and gives back the others.
-pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) -> Vec<PodId> {
+/// Waiting pods after those that fit were placed.
+pub(super) struct Tried {
+    /// In the order in which they were let in.
+    pub(super) placed: Vec<PodId>,
+    pub(super) left: Vec<PodId>,
+}
+
+/// Places the pods that fit after all, the most important first.
+pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) -> Tried {
+    let mut placed = Vec::new();
     let mut hopeless = vec![None; snapshot.classes.len()];
     let mut is_hopeless = |snapshot: &Snapshot<'_>, class: ClassId| {
         *hopeless[class].get_or_insert_with(|| {
@@ -52,7 +60,7 @@ pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) 
     tried.sort_by(|a, b| rank(a).cmp(&rank(b)));
     loop {
         let before = tried.len();
-        tried = try_each(snapshot, tried);
+        tried = try_each(snapshot, tried, &mut placed);
         // A pod that was placed can let in others that want to be near it, or that spread.
         let (again, done): (Vec<PodId>, Vec<PodId>) =
             tried.iter().partition(|pod| snapshot.may_change(**pod));
@@ -63,11 +71,11 @@ pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) 
         }
     }
     left.extend(tried);
-    left
+    Tried { placed, left }
 }
 
 /// Tries the pods in their order; a kind that found no place is not tried again, nor are nodes it found too full.
-fn try_each(snapshot: &mut Snapshot<'_>, pods: Vec<PodId>) -> Vec<PodId> {
+fn try_each(snapshot: &mut Snapshot<'_>, pods: Vec<PodId>, placed: &mut Vec<PodId>) -> Vec<PodId> {
     let mut from: Vec<Option<NodeId>> = vec![Some(0); snapshot.classes.len()];
     let mut left = Vec::new();
     for pod in pods {
@@ -77,6 +85,7 @@ fn try_each(snapshot: &mut Snapshot<'_>, pods: Vec<PodId>) -> Vec<PodId> {
         match found {
             Some(node) => {
                 snapshot.place(pod, node);
+                placed.push(pod);
                 from[class] = Some(if depends { 0 } else { node });
             }
             None => {

@@ -24,6 +24,8 @@ pub struct Turn<'a> {
     pub members: Vec<Vec<NodeId>>,
     /// Whether the cluster is healthy enough to be touched.
     pub is_healthy: bool,
+    /// Waiting pods that fit the nodes of the snapshot after all, in the order in which they were let in.
+    pub fitting: Vec<PodId>,
     /// Pods that fit nowhere and may ask for a node.
     pub pending: Vec<PodId>,
     /// Groups in the order of their names.
@@ -45,6 +47,7 @@ impl<'a> Turn<'a> {
             standings: Vec::new(),
             members: Vec::new(),
             is_healthy: health::is_cluster_healthy(cluster, settings, now),
+            fitting: Vec::new(),
             pending: Vec::new(),
             by_name,
             moulds: Vec::new(),
@@ -52,9 +55,10 @@ impl<'a> Turn<'a> {
         turn.look_at_groups();
         turn.add_upcoming();
         let waiting = pending::waiting(cluster, settings);
-        let left = pending::place_what_fits(&mut turn.snapshot, waiting);
+        let tried = pending::place_what_fits(&mut turn.snapshot, waiting);
         let may_ask = |pod: &PodId| pending::may_ask(&cluster.pods[*pod], settings, now);
-        turn.pending = left.into_iter().filter(may_ask).collect();
+        turn.fitting = tried.placed;
+        turn.pending = tried.left.into_iter().filter(may_ask).collect();
         turn
     }
 

@@ -23,7 +23,8 @@ pub(in crate::nodes) fn is_affordable(profiles: &Profiles, demand: &[Demand]) ->
     !has_volumes && buckets(profiles, demand).len().saturating_mul(pods) <= 2_000_000
 }
 
-/// Packs `demand` into new nodes of `offers`, one node after the other, each offer in turn.
+/// Packs `demand` into new nodes of `offers`, one node after the other, each offer in turn. Gives nothing where a zone
+/// that was opened would have kept earlier pods out.
 pub(in crate::nodes) fn pack_by_node(
     snapshot: &mut Snapshot<'_>,
     profiles: &Profiles,
@@ -37,7 +38,7 @@ pub(in crate::nodes) fn pack_by_node(
     let mut runs = Vec::new();
     let mut refused = 0;
     let mut offer = 0;
-    while refused < offers.len() && packer.nodes_left > 0 {
+    while refused < offers.len() && packer.nodes_left > 0 && packer.surprise.is_none() {
         let run = packer.fill_node(offer, &mut buckets, demand, &mut left);
         refused = if run.pods.is_empty() { refused + 1 } else { 0 };
         if !run.pods.is_empty() {
@@ -47,9 +48,13 @@ pub(in crate::nodes) fn pack_by_node(
         }
         offer = (offer + 1) % offers.len();
     }
+    let needy = packer.footing.regions(packer.snapshot);
     packer.take_back();
+    if packer.surprise.is_some() {
+        return Packed::default();
+    }
     let placed = demand.iter().zip(left).map(|(d, left)| d.count - left).collect();
-    Packed { runs, elsewhere: Vec::new(), placed, is_by_node: true }
+    Packed { runs, elsewhere: Vec::new(), placed, needy, is_by_node: true }
 }
 
 fn buckets(profiles: &Profiles, demand: &[Demand]) -> Vec<Bucket> {
@@ -97,10 +102,13 @@ impl Packer<'_, '_> {
                 is_shut[at] = true;
                 continue;
             };
+            let class = demand[kind].class;
             if is_empty {
+                if self.is_surprise(&profiles[class], 1, offer) {
+                    return run;
+                }
                 self.count_nodes(offer, 1);
             }
-            let class = demand[kind].class;
             run.put(class, 1, &profiles[class]);
             self.count(&profiles[class], offer, 1);
             left[kind] -= 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::option::Offered;
+use super::option::{Offered, mould};
 use super::{Place, Planning};
 use crate::nodes::balance::share;
 use crate::nodes::packing::{self, Profiles, Run};
@@ -22,14 +22,13 @@ impl Planning<'_, '_> {
         }
         let waiting: Vec<PodId> =
             std::mem::take(&mut self.waiting).into_values().flatten().collect();
-        let left = pending::place_what_fits(&mut self.turn.snapshot, waiting.clone());
+        let tried = pending::place_what_fits(&mut self.turn.snapshot, waiting);
         self.steps.push(Vec::new());
-        for pod in waiting {
-            if let Some(node) = self.turn.snapshot.node_of(pod) {
-                self.note(pod, node);
-            }
+        for pod in tried.placed {
+            let node = self.turn.snapshot.node_of(pod).expect("it was placed");
+            self.note(pod, node);
         }
-        for pod in left {
+        for pod in tried.left {
             self.waiting.entry(self.turn.snapshot.classes.of_pod(pod)).or_default().push(pod);
         }
     }
@@ -166,7 +165,11 @@ impl Planning<'_, '_> {
                 free.push(run);
             }
         }
-        let mut sharers = option.similar.clone();
+        let model = |group: &usize| mould(self.turn, *group).model;
+        let models: Vec<usize> = option.offers.iter().map(model).collect();
+        let packed = &option.packed;
+        let suits = |g: &&usize| !packed.is_upset_by(&self.turn.snapshot, &models, model(g));
+        let mut sharers: Vec<usize> = option.similar.iter().filter(suits).copied().collect();
         sharers.push(option.choice.group);
         // The smallest comes first where all have grown alike.
         let groups = &self.turn.cluster.groups;

@@ -1,10 +1,12 @@
 //! What holds for every plan to add nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use plimsoll_decide::nodes::{
-    Cluster, Expander, Limits, Node, Place, PodId, Range, ScaleUp, ScaleUpSettings, Scheduling,
-    Settings, Turn,
+    Cluster, Expander, Group, LabelSelector, Limits, Node, Place, Pod, PodId, PodSpec, PodTerm,
+    Range, Resources, ScaleUp, ScaleUpSettings, Scheduling, Settings, SpreadConstraint, Template,
+    Turn,
 };
 use proptest::prelude::*;
 
@@ -12,7 +14,7 @@ use super::oracle::World;
 use super::world::{self, Dice};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(worlds()))]
 
     #[test]
     fn every_placement_passes_all_rules_when_replayed(seed: u64) {
@@ -63,6 +65,11 @@ proptest! {
     }
 }
 
+/// How many random worlds are looked at; PROPTEST_CASES can ask for more.
+fn worlds() -> u32 {
+    ProptestConfig::default().cases.max(1500)
+}
+
 fn made(seed: u64) -> (Cluster, Settings) {
     let mut dice = Dice(seed);
     let cluster = world::cluster(&mut dice);
@@ -95,10 +102,12 @@ struct After {
 
 fn carried_out(cluster: &Cluster, settings: &Settings) -> After {
     let mut turn = Turn::new(cluster, settings, world::now());
-    let settled: Vec<(PodId, Box<str>)> = (0..cluster.pods.len())
-        .filter(|pod| cluster.pods[*pod].scheduling == Scheduling::Unschedulable)
-        .filter_map(|pod| Some((pod, turn.snapshot.name(turn.snapshot.node_of(pod)?).into())))
-        .collect();
+    let place = |pod: &PodId| turn.snapshot.node_of(*pod).expect("it fits one of the nodes");
+    let settled: Vec<(PodId, Box<str>)> =
+        turn.fitting.iter().map(|pod| (*pod, turn.snapshot.name(place(pod)).into())).collect();
+    let waits = |pod: &&Pod| pod.scheduling == Scheduling::Unschedulable;
+    let waiting = cluster.pods.iter().filter(waits).count();
+    assert_eq!(settled.len() + turn.pending.len(), waiting, "each fits or asks");
     let plan = turn.scale_up();
     let mut after = cluster.clone();
     for resize in &plan.resizes {
@@ -177,4 +186,118 @@ fn story(cluster: &Cluster, settings: &Settings) -> Story {
     });
     let left = plan.unschedulable.iter().map(|left| cluster.pods[left.pod].name.clone());
     (grown.collect(), left.collect())
+}
+
+#[test]
+fn a_zone_that_one_kind_opens_is_there_for_the_others() {
+    // Five pods spread; those that keep apart open a zone in which none of the five was to be.
+    let groups =
+        vec![group("here", "a", "ssd"), group("there", "b", "ssd"), group("new", "c", "ssd")];
+    let mut shut = world::node("shut", &groups[1]);
+    shut.unschedulable = true;
+    let mut pods = vec![apart("running")];
+    pods[0].scheduling = Scheduling::On("open".into());
+    pods.extend((0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)));
+    pods.extend((0..2).map(|n| apart(&format!("apart-{n}"))));
+    let nodes = vec![world::node("open", &groups[0]), shut];
+    let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
+    let after = carried_out(&cluster, &Settings::default());
+    assert_eq!(replay(&cluster, &after), [""; 0]);
+    assert_eq!(after.plan.unschedulable.len(), 0);
+    assert_eq!(after.cluster.nodes.len(), 4);
+}
+
+#[test]
+fn a_zone_that_cannot_take_the_pods_of_a_rule_still_counts_for_it() {
+    // The zone of the slow disks stays empty of the pods that spread, so only one of them has a place.
+    let groups = vec![group("fast", "a", "ssd"), group("slow", "b", "hdd")];
+    let mut pods: Vec<Pod> = (0..2).map(|n| spread(&format!("spread-{n}"), "ssd", 1)).collect();
+    pods.extend((0..2).map(|n| apart(&format!("apart-{n}"))));
+    let cluster = Cluster { groups, pods, ..Cluster::default() };
+    let after = carried_out(&cluster, &Settings::default());
+    assert_eq!(replay(&cluster, &after), [""; 0]);
+    assert_eq!(after.plan.unschedulable.len(), 1);
+}
+
+#[test]
+fn nodes_are_not_shared_out_to_a_zone_that_would_keep_pods_out() {
+    // Two zones have nodes; the third has a group that nodes for any pods could go to instead.
+    let groups =
+        vec![group("here", "a", "ssd"), group("there", "b", "ssd"), group("zero", "c", "ssd")];
+    let mut shut = world::node("shut", &groups[1]);
+    shut.unschedulable = true;
+    let mut pods: Vec<Pod> = (0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)).collect();
+    pods.extend((0..4).map(|n| waiting(&format!("any-{n}"), spec("any", 1500))));
+    let nodes = vec![world::node("open", &groups[0]), shut];
+    let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
+    let scale_up = ScaleUpSettings { balance_similar_groups: true, ..ScaleUpSettings::default() };
+    let after = carried_out(&cluster, &Settings { scale_up, ..Settings::default() });
+    assert_eq!(replay(&cluster, &after), [""; 0]);
+    assert_eq!(after.plan.unschedulable.len(), 0);
+}
+
+#[test]
+fn pods_that_fit_after_all_are_told_in_the_order_in_which_they_were_let_in() {
+    // Followers are refused until a leader is there, and a third follower would keep further leaders out.
+    let groups = vec![group("g", "a", "ssd")];
+    let mut follower = spec("follower", 100);
+    follower.affinity = [near("leader")].into();
+    let mut leader = spec("leader", 100);
+    leader.spread = [rule("follower", 2)].into();
+    leader.spread[0].min_domains = 2;
+    let names = ["0-follower", "1-leader", "2-follower", "3-follower", "4-leader"];
+    let of = |name: &&str| if name.ends_with("leader") { leader.clone() } else { follower.clone() };
+    let pods = names.iter().map(|name| waiting(name, of(name))).collect();
+    let nodes = vec![world::node("n", &groups[0])];
+    let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
+    let settings = Settings::default();
+    assert_eq!(Turn::new(&cluster, &settings, world::now()).fitting, [1, 4, 0, 2, 3]);
+    assert_eq!(replay(&cluster, &carried_out(&cluster, &settings)), [""; 0]);
+}
+
+fn group(name: &str, zone: &str, disk: &str) -> Group {
+    let labels = [(world::ZONE, zone), ("disk", disk)].into_iter().collect();
+    let size = Resources { cpu: 2000, memory: 4 << 30, pods: 10, ..Resources::default() };
+    let template =
+        Template { labels, capacity: size.clone(), allocatable: size, ..Template::default() };
+    Group { name: name.into(), max: 3, template: Some(template), ..Group::default() }
+}
+
+fn waiting(name: &str, spec: PodSpec) -> Pod {
+    let scheduling = Scheduling::Unschedulable;
+    Pod { name: name.into(), spec: Arc::new(spec), scheduling, ..Pod::default() }
+}
+
+fn spec(app: &str, cpu: i64) -> PodSpec {
+    let labels = [("app", app)].into_iter().collect();
+    let requests = Resources { cpu, ..Resources::default() };
+    PodSpec { namespace: "default".into(), labels, requests, ..PodSpec::default() }
+}
+
+fn near(app: &str) -> PodTerm {
+    let selector = LabelSelector::of_labels([("app", app)]);
+    PodTerm { topology_key: world::ZONE.into(), selector, ..PodTerm::default() }
+}
+
+/// A small pod that keeps apart from its like by zone.
+fn apart(name: &str) -> Pod {
+    waiting(name, PodSpec { anti_affinity: [near("apart")].into(), ..spec("apart", 100) })
+}
+
+/// A pod that spreads over zones, counting those too that its disk keeps it off.
+fn spread(name: &str, disk: &str, max_skew: u32) -> Pod {
+    let node_selector = [("disk", disk)].into_iter().collect();
+    let spread = [rule("spread", max_skew)].into();
+    waiting(name, PodSpec { node_selector, spread, ..spec("spread", 500) })
+}
+
+fn rule(app: &str, max_skew: u32) -> SpreadConstraint {
+    SpreadConstraint {
+        topology_key: world::ZONE.into(),
+        max_skew,
+        selector: LabelSelector::of_labels([("app", app)]),
+        min_domains: 1,
+        honor_affinity: false,
+        honor_taints: false,
+    }
 }
