@@ -79,7 +79,7 @@ fn install() -> anyhow::Result<()> {
         return Ok(());
     }
     let missing = format!("no Docker Engine: install {}", PACKAGES.join(" and "));
-    ensure!(is_there("apt-get"), missing.clone());
+    ensure!(is_there("apt-get"), "{missing}");
     eprintln!("installing {} (a minute, once)", PACKAGES.join(" and "));
     run::command(Command::new("apt-get").args(["update", "-qq"])).context(missing.clone())?;
     let mut command = Command::new("apt-get");

@@ -98,6 +98,6 @@ impl Player {
 impl Simulation for Player {
     fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
         let (player, pod) = (self.clone(), Arc::clone(pod));
-        Some(async move { player.play(&*pod).await }.boxed())
+        Some(async move { player.play(&pod).await }.boxed())
     }
 }
