@@ -154,7 +154,7 @@ async fn play(sequence: &Sequence, [mut real, mut ours]: [Side; 2]) -> Vec<Strin
 
 /// Sends one step to both sides, again and again where the step says that the answer takes time.
 async fn both(step: &Step, real: &mut Side, ours: &mut Side) -> Vec<String> {
-    let mut tries = if step.eventually && step.reads() { 150 } else { 1 };
+    let mut tries = if step.eventually && step.reads() { 600 } else { 1 };
     loop {
         let (mut theirs, mut mine) = tokio::join!(real.send(step), ours.send(step));
         // What is saved from an answer may be a name that the server made up, so it is known before comparing.
