@@ -190,18 +190,14 @@ fn story(cluster: &Cluster, settings: &Settings) -> Story {
 
 #[test]
 fn a_zone_that_one_kind_opens_is_there_for_the_others() {
-    // Five pods spread; those that keep apart open a zone in which none of the five was to be.
-    let groups =
-        vec![group("here", "a", "ssd"), group("there", "b", "ssd"), group("new", "c", "ssd")];
-    let mut shut = world::node("shut", &groups[1]);
-    shut.unschedulable = true;
+    // The fifth pod that spreads would have a place in the first zone, did those that keep apart not open the third.
     let mut pods = vec![apart("running")];
     pods[0].scheduling = Scheduling::On("open".into());
     pods.extend((0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)));
     pods.extend((0..2).map(|n| apart(&format!("apart-{n}"))));
-    let nodes = vec![world::node("open", &groups[0]), shut];
-    let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
-    let after = carried_out(&cluster, &Settings::default());
+    let cluster = two_of_three_zones(pods);
+    let expanders = vec![Expander::Priority];
+    let after = carried_out(&cluster, &Settings { expanders, ..Settings::default() });
     assert_eq!(replay(&cluster, &after), [""; 0]);
     assert_eq!(after.plan.unschedulable.len(), 0);
     assert_eq!(after.cluster.nodes.len(), 4);
@@ -221,17 +217,13 @@ fn a_zone_that_cannot_take_the_pods_of_a_rule_still_counts_for_it() {
 
 #[test]
 fn nodes_are_not_shared_out_to_a_zone_that_would_keep_pods_out() {
-    // Two zones have nodes; the third has a group that nodes for any pods could go to instead.
-    let groups =
-        vec![group("here", "a", "ssd"), group("there", "b", "ssd"), group("zero", "c", "ssd")];
-    let mut shut = world::node("shut", &groups[1]);
-    shut.unschedulable = true;
+    // Nodes for the whole ones could be in any zone, but the fifth pod that spreads needs the third to stay away.
     let mut pods: Vec<Pod> = (0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)).collect();
-    pods.extend((0..4).map(|n| waiting(&format!("any-{n}"), spec("any", 1500))));
-    let nodes = vec![world::node("open", &groups[0]), shut];
-    let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
+    pods.extend((0..2).map(|n| waiting(&format!("whole-{n}"), spec("whole", 2000))));
+    let cluster = two_of_three_zones(pods);
+    let expanders = vec![Expander::Priority];
     let scale_up = ScaleUpSettings { balance_similar_groups: true, ..ScaleUpSettings::default() };
-    let after = carried_out(&cluster, &Settings { scale_up, ..Settings::default() });
+    let after = carried_out(&cluster, &Settings { expanders, scale_up, ..Settings::default() });
     assert_eq!(replay(&cluster, &after), [""; 0]);
     assert_eq!(after.plan.unschedulable.len(), 0);
 }
@@ -255,12 +247,22 @@ fn pods_that_fit_after_all_are_told_in_the_order_in_which_they_were_let_in() {
     assert_eq!(replay(&cluster, &carried_out(&cluster, &settings)), [""; 0]);
 }
 
+/// A zone with a node, one whose node takes no pods but whose group is to grow first, and one that has a group only.
+fn two_of_three_zones(pods: Vec<Pod>) -> Cluster {
+    let [first, third] =
+        [("first", "a"), ("third", "c")].map(|(name, zone)| group(name, zone, "ssd"));
+    let second = Group { priority: 1, ..group("second", "b", "ssd") };
+    let shut = Node { unschedulable: true, ..world::node("shut", &second) };
+    let nodes = vec![world::node("open", &first), shut];
+    Cluster { groups: vec![first, second, third], nodes, pods, ..Cluster::default() }
+}
+
 fn group(name: &str, zone: &str, disk: &str) -> Group {
     let labels = [(world::ZONE, zone), ("disk", disk)].into_iter().collect();
     let size = Resources { cpu: 2000, memory: 4 << 30, pods: 10, ..Resources::default() };
     let template =
         Template { labels, capacity: size.clone(), allocatable: size, ..Template::default() };
-    Group { name: name.into(), max: 3, template: Some(template), ..Group::default() }
+    Group { name: name.into(), max: 4, template: Some(template), ..Group::default() }
 }
 
 fn waiting(name: &str, spec: PodSpec) -> Pod {
