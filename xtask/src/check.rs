@@ -82,5 +82,7 @@ fn deny() -> anyhow::Result<()> {
         eprintln!("cargo-deny is missing; installing it (some minutes, once)");
         run::cargo(&["install", "--locked", "--quiet", "cargo-deny@0.20.2"])?;
     }
+    // A build fetches only what its own platform needs; the check looks at every platform.
+    run::cargo(&["fetch", "--locked", "--quiet"])?;
     run::cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
 }

@@ -41,7 +41,7 @@ pub(crate) struct World {
 /// What must live as long as the world.
 enum Kept {
     Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
-    Real { _cluster: Box<Cluster> },
+    Real { _cluster: Cluster },
 }
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         tasks.spawn(controllers(ours.clone()));
         tasks.spawn(play_running(ours));
         let client = Client::try_from(config)?;
-        let kept = Kept::Real { _cluster: Box::new(cluster) };
+        let kept = Kept::Real { _cluster: cluster };
         Ok(Self { name: "the real kube-apiserver", client, counter, tasks, kept })
     }
 

@@ -1,27 +1,15 @@
 //! Which writes does the API server ask us about?
 
+use api::Kind;
 use serde_json::{Value, json};
 
 use super::workload::WEBHOOKS;
 use super::{NAME, global};
 
-const GAMES: &str = "agones.dev";
-const AUTOSCALERS: &str = "autoscaling.agones.dev";
-
-/// Makes the webhook configurations. Every state of a game server is a write, and none of them is asked about: only its
-/// creation is.
+/// Makes the webhook configurations: every kind that is stored is asked about.
 pub(super) fn all(namespace: &str, ca_bundle: &str) -> Vec<Value> {
-    let create = ["CREATE"].as_slice();
-    let both = ["CREATE", "UPDATE"].as_slice();
-    let ours: Vec<&str> =
-        api::KINDS.iter().filter(|k| k.group == "plimsoll.dev").map(|k| k.plural).collect();
-    let rules = [
-        rule(GAMES, "v1", &["gameservers"], create),
-        rule(GAMES, "v1", &["gameserversets", "fleets"], both),
-        rule(AUTOSCALERS, "v1", &["fleetautoscalers"], both),
-        rule("multicluster.agones.dev", "v1", &["gameserverallocationpolicies"], both),
-        rule("plimsoll.dev", "v1alpha1", &ours, both),
-    ];
+    let stored = api::KINDS.iter().filter(|kind| kind.crd.is_some());
+    let rules: Vec<Value> = stored.map(|kind| rule(kind)).collect();
     let webhook = |name: &str, path: &str| {
         json!({
             "name": format!("{name}.plimsoll.dev"),
@@ -50,9 +38,11 @@ pub(super) fn all(namespace: &str, ca_bundle: &str) -> Vec<Value> {
     ]
 }
 
-fn rule(group: &str, version: &str, resources: &[&str], operations: &[&str]) -> Value {
+fn rule(kind: &Kind) -> Value {
+    let operations =
+        if kind.asks_about_changes() { &["CREATE", "UPDATE"][..] } else { &["CREATE"] };
     json!({
-        "apiGroups": [group], "apiVersions": [version], "resources": resources,
+        "apiGroups": [kind.group], "apiVersions": [kind.version], "resources": [kind.plural],
         "operations": operations, "scope": "*",
     })
 }
