@@ -59,10 +59,10 @@ pub fn update(live: Option<&Value>, new: &mut Value, write: &Write<'_>) {
     if managers.is_empty() && live.is_some() {
         return;
     }
-    let live = live.map_or_else(|| Cow::Owned(zero::object(write)), Cow::Borrowed);
-    note_update(&live, new, &mut managers, write, write.manager);
+    let before = live.map_or_else(|| Cow::Owned(zero::object(write)), Cow::Borrowed);
+    note_update(&before, new, &mut managers, write, write.manager);
     managers.cap();
-    managers.encode(new);
+    managers.encode(new, live);
 }
 
 /// Gives the writer what differs between two objects, and takes it from all others.

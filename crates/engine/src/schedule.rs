@@ -90,7 +90,7 @@ async fn carry_out(core: &Arc<Core>, verdict: Verdict) {
 async fn refuse(pod: &PodRef, why: &str) {
     let now = pod.now();
     let is_news = AtomicBool::new(false);
-    pod.change(|pod| {
+    pod.change(&["spec", "status"], |pod| {
         let conditions = pod["status"]["conditions"].as_array();
         let before = conditions.into_iter().flatten().find(|c| c["type"] == "PodScheduled");
         let is_known =

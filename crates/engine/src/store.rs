@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use object::{Body, Object};
+pub(crate) use object::{Body, Object, Parts};
 pub(crate) use state::{Change, Page};
 
 use crate::Clock;
@@ -273,12 +273,12 @@ impl Shared {
             Self::resolve(write, now, state.version() + 1, at)?
         };
         let object = change.object.clone();
-        self.show(vec![Arc::new(change)]);
+        drop(self.show(vec![Arc::new(change)]));
         Ok(object)
     }
 
-    /// Makes changes visible and wakes who waits for them.
-    fn show(&self, changes: Vec<Arc<Change>>) {
+    /// Makes changes visible and wakes who waits for them. Gives what is forgotten for it.
+    fn show(&self, changes: Vec<Arc<Change>>) -> Vec<Arc<Change>> {
         let mut reached: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let for_feeds = changes.clone();
         let now = self.clock.now().as_millisecond();
@@ -290,8 +290,6 @@ impl Shared {
             }
             state.trim(now, &self.history)
         };
-        // What was forgotten is freed after the lock is.
-        drop(forgotten);
         self.feeds
             .lock()
             .expect("no one panics while holding it")
@@ -302,5 +300,6 @@ impl Shared {
                 signal.send_replace(version);
             }
         }
+        forgotten
     }
 }

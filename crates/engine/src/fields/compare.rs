@@ -189,16 +189,16 @@ mod tests {
             {"name": "y", "args": ["2"]}, {"name": "z", "image": "1"}]}});
         let difference = compare(&old, &new, Types::builtin().kind("", "v1", "Pod"));
         assert_eq!(
-            difference.modified.encode(),
+            json!(difference.modified),
             json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"y\"}": {"f:args": {}}}}})
         );
         assert_eq!(
-            difference.added.encode(),
+            json!(difference.added),
             json!({"f:metadata": {"f:labels": {"f:c": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"z\"}":
                 {".": {}, "f:name": {}, "f:image": {}}}}})
         );
         assert_eq!(
-            difference.removed.encode(),
+            json!(difference.removed),
             json!({"f:metadata": {"f:labels": {"f:b": {}}}, "f:spec": {"f:containers": {"k:{\"name\":\"x\"}":
                 {".": {}, "f:name": {}, "f:image": {}}}}})
         );
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_value_that_becomes_a_map_is_modified_and_its_entries_added() {
         let difference = compare(&json!({"a": 1}), &json!({"a": {"b": 1}}), None);
-        assert_eq!(difference.modified.encode(), json!({"f:a": {}}));
-        assert_eq!(difference.added.encode(), json!({"f:a": {"f:b": {}}}));
+        assert_eq!(json!(difference.modified), json!({"f:a": {}}));
+        assert_eq!(json!(difference.added), json!({"f:a": {"f:b": {}}}));
     }
 }

@@ -3,7 +3,8 @@
 use super::Set;
 use crate::quote::quote;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,7 +12,7 @@ use std::fmt;
 const MOST_UPDATERS: usize = 10;
 
 /// By which operation a manager owns its fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum Operation {
     /// Server-side apply.
     Apply,
@@ -54,6 +55,23 @@ pub(crate) struct Entry {
     pub(crate) set: Set,
 }
 
+/// A manager and what it owns, as objects have it.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Written {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_version: String,
+    fields_type: String,
+    fields_v1: Set,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    manager: String,
+    operation: Option<Operation>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    subresource: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+}
+
 /// The managers of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managers {
@@ -63,31 +81,33 @@ pub(crate) struct Managers {
 impl Managers {
     /// Reads an object's managers; `None` when what it says cannot be read.
     pub(crate) fn decode(object: &Value) -> Option<Self> {
+        let written: Vec<Written> = match &object["metadata"]["managedFields"] {
+            Value::Null => Vec::new(),
+            // As `Parts` leaves it.
+            Value::String(text) => serde_json::from_str(text).ok()?,
+            written => Deserialize::deserialize(written).ok()?,
+        };
         let mut entries = BTreeMap::new();
-        for entry in object["metadata"]["managedFields"].as_array().into_iter().flatten() {
-            let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-            let operation = match entry["operation"].as_str()? {
-                "Apply" => Operation::Apply,
-                "Update" => Operation::Update,
-                _ => return None,
-            };
-            let api_version = text("apiVersion");
-            if api_version.is_empty() || entry["fieldsType"] != "FieldsV1" {
+        for Written {
+            api_version,
+            fields_type,
+            fields_v1,
+            manager,
+            operation,
+            subresource,
+            time,
+        } in written
+        {
+            let operation = operation?;
+            if api_version.is_empty() || fields_type != FIELDS_V1 {
                 return None;
             }
-            let set = entry.get("fieldsV1").map_or_else(|| Some(Set::default()), Set::decode)?;
-            let owner = Owner {
-                manager: text("manager"),
-                operation,
-                api_version: if operation == Operation::Apply {
-                    String::new()
-                } else {
-                    api_version.clone()
-                },
-                subresource: text("subresource"),
+            let of_owner = match operation {
+                Operation::Apply => String::new(),
+                Operation::Update => api_version.clone(),
             };
-            let time = entry["time"].as_str().map(str::to_owned);
-            entries.insert(owner, Entry { api_version, time, set });
+            let owner = Owner { manager, operation, api_version: of_owner, subresource };
+            entries.insert(owner, Entry { api_version, time, set: fields_v1 });
         }
         Some(Self { entries })
     }
@@ -123,7 +143,7 @@ impl Managers {
     }
 
     pub(crate) fn touch(&mut self, owner: &Owner, now: Timestamp) {
-        self.set_time(owner, Some(written(now)));
+        self.set_time(owner, Some(second(now)));
     }
 
     pub(crate) fn set_time(&mut self, owner: &Owner, time: Option<String>) {
@@ -144,7 +164,7 @@ impl Managers {
             set: Set::default(),
         });
         entry.set.add(&fields);
-        entry.time = Some(written(now));
+        entry.time = Some(second(now));
     }
 
     /// Throws the oldest updaters of each version together when there are too many.
@@ -189,12 +209,12 @@ impl Managers {
         }
     }
 
-    /// Writes the managers into an object, in the order the real server has them.
-    pub(crate) fn encode(&self, object: &mut Value) {
+    /// Writes the managers into an object, in the order the real server has them; as text where `live` has them as such.
+    pub(crate) fn encode(self, object: &mut Value, live: Option<&Value>) {
         if self.entries.is_empty() {
             return clear(object);
         }
-        let mut entries: Vec<(&Owner, &Entry)> = self.entries.iter().collect();
+        let mut entries: Vec<(Owner, Entry)> = self.entries.into_iter().collect();
         entries.sort_by(|(a, x), (b, y)| {
             let key =
                 |owner: &Owner, entry: &Entry| (owner.operation, seconds(entry.time.as_deref()));
@@ -205,26 +225,29 @@ impl Managers {
                 &b.subresource,
             ))
         });
-        object["metadata"]["managedFields"] =
-            entries.into_iter().map(|(owner, entry)| encode(owner, entry)).collect();
+        let written: Vec<Written> = entries.into_iter().map(written).collect();
+        let is_text = live.is_some_and(|live| live["metadata"]["managedFields"].is_string());
+        let managers = if is_text {
+            serde_json::to_string(&written).map(Value::String)
+        } else {
+            serde_json::to_value(&written)
+        };
+        object["metadata"]["managedFields"] = managers.expect("texts can always be written");
     }
 }
 
-fn encode(owner: &Owner, entry: &Entry) -> Value {
-    let mut fields = Map::new();
-    let mut put = |name: &str, value: &str| {
-        if !value.is_empty() {
-            fields.insert(name.to_owned(), json!(value));
-        }
-    };
-    put("manager", &owner.manager);
-    put("operation", if owner.operation == Operation::Apply { "Apply" } else { "Update" });
-    put("apiVersion", &entry.api_version);
-    put("time", entry.time.as_deref().unwrap_or_default());
-    put("subresource", &owner.subresource);
-    put("fieldsType", "FieldsV1");
-    fields.insert("fieldsV1".into(), entry.set.encode());
-    Value::Object(fields)
+const FIELDS_V1: &str = "FieldsV1";
+
+fn written((owner, entry): (Owner, Entry)) -> Written {
+    Written {
+        api_version: entry.api_version,
+        fields_type: FIELDS_V1.to_owned(),
+        fields_v1: entry.set,
+        manager: owner.manager,
+        operation: Some(owner.operation),
+        subresource: owner.subresource,
+        time: entry.time.filter(|time| !time.is_empty()),
+    }
 }
 
 /// Removes all managers from an object.
@@ -235,7 +258,7 @@ pub(crate) fn clear(object: &mut Value) {
 }
 
 /// Writes a time as Kubernetes does: to the second.
-fn written(now: Timestamp) -> String {
+fn second(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

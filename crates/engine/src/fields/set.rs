@@ -2,8 +2,10 @@
 //!
 //! Kept as the tree that FieldsV1 is, with the same keys, so that reading and writing are a walk without translation.
 
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A set of paths to fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,42 +59,6 @@ impl Set {
         if !node.is_empty() {
             self.nodes.insert(element, node);
         }
-    }
-
-    /// Reads FieldsV1; `None` when it is something else.
-    pub fn decode(fields: &Value) -> Option<Self> {
-        let mut set = Self::default();
-        for (element, below) in fields.as_object()? {
-            if element == "." {
-                continue;
-            }
-            if !matches!(element.as_bytes(), [b'f' | b'k' | b'v' | b'i', b':', ..]) {
-                return None;
-            }
-            let children = Self::decode(below)?;
-            let is_member = below.get(".").is_some() || children.is_empty();
-            set.nodes.insert(element.as_str().into(), Node { is_member, children });
-        }
-        Some(set)
-    }
-
-    /// Writes FieldsV1.
-    pub fn encode(&self) -> Value {
-        Value::Object(self.encode_members(false))
-    }
-
-    fn encode_members(&self, with_self: bool) -> Map<String, Value> {
-        let mut members = Map::new();
-        if with_self && !self.is_empty() {
-            members.insert(".".into(), Value::Object(Map::new()));
-        }
-        for (element, node) in &self.nodes {
-            members.insert(
-                element.to_string(),
-                Value::Object(node.children.encode_members(node.is_member)),
-            );
-        }
-        members
     }
 
     /// All paths that are in either set.
@@ -223,13 +189,85 @@ impl Set {
     }
 }
 
+impl Serialize for Set {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Members { set: self, with_self: false }.serialize(serializer)
+    }
+}
+
+/// The members of a set, and perhaps what they are members of.
+struct Members<'a> {
+    set: &'a Set,
+    with_self: bool,
+}
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        if self.with_self && !self.set.is_empty() {
+            members.serialize_entry(".", &Set::default())?;
+        }
+        for (element, node) in &self.set.nodes {
+            let below = Members { set: &node.children, with_self: node.is_member };
+            members.serialize_entry(element, &below)?;
+        }
+        members.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Set {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Below::deserialize(deserializer).map(|below| below.children)
+    }
+}
+
+/// What stands below an element.
+struct Below {
+    has_self: bool,
+    children: Set,
+}
+
+impl<'de> Deserialize<'de> for Below {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BelowVisitor)
+    }
+}
+
+struct BelowVisitor;
+
+impl<'de> Visitor<'de> for BelowVisitor {
+    type Value = Below;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fields as FieldsV1 writes them")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Below, A::Error> {
+        let mut below = Below { has_self: false, children: Set::default() };
+        while let Some(element) = map.next_key::<Box<str>>()? {
+            if &*element == "." {
+                map.next_value::<IgnoredAny>()?;
+                below.has_self = true;
+                continue;
+            }
+            if !matches!(element.as_bytes(), [b'f' | b'k' | b'v' | b'i', b':', ..]) {
+                return Err(A::Error::custom(format_args!("{element} is no path element")));
+            }
+            let Below { has_self, children } = map.next_value()?;
+            let is_member = has_self || children.is_empty();
+            below.children.nodes.insert(element, Node { is_member, children });
+        }
+        Ok(below)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn set(fields: &Value) -> Set {
-        Set::decode(fields).unwrap()
+        Set::deserialize(fields).unwrap()
     }
 
     #[test]
@@ -239,18 +277,18 @@ mod tests {
             json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:b": {"k:{\"name\":\"x\"}": {".": {}, "f:c": {}}}}}),
             json!({"f:metadata": {"f:finalizers": {"v:\"x\"": {}}}}),
         ] {
-            assert_eq!(set(&fields).encode(), fields);
+            assert_eq!(json!(set(&fields)), fields);
         }
-        assert_eq!(Set::decode(&json!({"x": {}})), None);
-        assert_eq!(Set::decode(&json!([])), None);
+        assert!(Set::deserialize(&json!({"x": {}})).is_err());
+        assert!(Set::deserialize(&json!([])).is_err());
     }
 
     #[test]
     fn differences_keep_longer_paths_unless_told() {
         let all = set(&json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
         let some = set(&json!({"f:a": {}}));
-        assert_eq!(all.difference(&some).encode(), json!({"f:a": {"f:b": {}}, "f:c": {}}));
-        assert_eq!(all.clone().without_all_of(&some).encode(), json!({"f:c": {}}));
+        assert_eq!(json!(all.difference(&some)), json!({"f:a": {"f:b": {}}, "f:c": {}}));
+        assert_eq!(json!(all.clone().without_all_of(&some)), json!({"f:c": {}}));
         assert_eq!(all.intersection(&some), some);
         assert_eq!(all.difference(&some).union(&some), all);
     }
@@ -260,6 +298,6 @@ mod tests {
         let mut fields = set(&json!({"f:kind": {}, "f:apiVersion": {},
             "f:metadata": {".": {}, "f:name": {}, "f:labels": {".": {}, "f:a": {}}}}));
         fields.strip_metadata();
-        assert_eq!(fields.encode(), json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}));
+        assert_eq!(json!(fields), json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}));
     }
 }

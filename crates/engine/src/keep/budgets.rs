@@ -89,7 +89,7 @@ async fn store(core: &Arc<Core>, namespace: &str, budget: &Value, status: Value)
     let Some(resource) = served.find("policy", "v1", "poddisruptionbudgets") else { return };
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let version = &budget["metadata"]["resourceVersion"];
-    internal::change(core, resource, Some(namespace), name, |object| {
+    internal::change(core, resource, Some(namespace), name, &["status"], |object| {
         // One that has changed since is looked at again anyway.
         if object["metadata"]["resourceVersion"] == *version {
             object["status"] = status.clone();

@@ -186,7 +186,7 @@ fn state_of(core: &Core, dependent: &Place, owner: &Owner) -> State {
 async fn disown(core: &Arc<Core>, place: &Place, gone: &[String]) {
     let Some(resource) = shown_as(core, &place.0) else { return };
     let (namespace, name) = split(&place.1);
-    internal::change(core, &resource, namespace, name, |object| {
+    internal::change(core, &resource, namespace, name, &[], |object| {
         let Some(metadata) = object["metadata"].as_object_mut() else { return };
         let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else {
             return;
@@ -202,7 +202,7 @@ async fn disown(core: &Arc<Core>, place: &Place, gone: &[String]) {
 /// Takes a finalizer off an owner, which may be the last thing that keeps it.
 async fn release(core: &Arc<Core>, resource: &Arc<Resource>, place: &Place, finalizer: &str) {
     let (namespace, name) = split(&place.1);
-    internal::change(core, resource, namespace, name, |object| {
+    internal::change(core, resource, namespace, name, &[], |object| {
         let Some(metadata) = object["metadata"].as_object_mut() else { return };
         let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) else {
             return;

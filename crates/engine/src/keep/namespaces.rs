@@ -107,7 +107,7 @@ async fn empty(core: &Arc<Core>, namespace: &str) {
     let served = core.registry.served();
     let Some(namespaces) = served.find("", "v1", "namespaces") else { return };
     let now = crate::rest::meta::time(core.clock.now());
-    internal::change(core, namespaces, None, namespace, |object| {
+    internal::change(core, namespaces, None, namespace, &["spec", "status"], |object| {
         if left.is_empty()
             && let Some(spec) = object["spec"].as_object_mut()
         {

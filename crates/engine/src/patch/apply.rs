@@ -149,7 +149,7 @@ fn attempt(
     if without_managers(live) != without_managers(&new) {
         managers.touch(&owner, write.now);
     }
-    managers.encode(&mut new);
+    managers.encode(&mut new, None);
     Ok(new)
 }
 

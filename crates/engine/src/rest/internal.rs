@@ -85,16 +85,18 @@ pub(crate) async fn delete(
     }
 }
 
-/// Changes an object, if it is there.
+/// Changes an object, if it is there. `edit` sees and changes its metadata and these fields.
 pub(crate) async fn change(
     core: &Arc<Core>,
     resource: &Arc<Resource>,
     namespace: Option<&str>,
     name: &str,
+    fields: &[&str],
     edit: impl Fn(&mut Value),
 ) {
     let call = Call::internal(core, resource, namespace, Some(name));
-    let changed = update::change(&call, false, Owners::Noted, |old| {
+    let parts = update::parts(&call, fields);
+    let changed = update::change(&call, false, Owners::Noted, parts, |old| {
         let mut object = old.cloned().unwrap_or_default();
         edit(&mut object);
         Ok(object)

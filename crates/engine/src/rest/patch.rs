@@ -9,6 +9,7 @@ use crate::quote::quote;
 use crate::resource::Origin;
 use crate::schema::{Shape, Types};
 use crate::status::{Answer, Status};
+use crate::store::Parts;
 
 /// Patches an object, or the part that the request names.
 pub(super) async fn answer(call: &Call) -> Answer<Reply> {
@@ -16,7 +17,7 @@ pub(super) async fn answer(call: &Call) -> Answer<Reply> {
     let is_apply = patch.form == Form::Apply;
     let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
     let makes = is_apply && call.subresource.is_none();
-    let changed = update::change(call, makes, owners, |old| {
+    let changed = update::change(call, makes, owners, patch.parts(call), |old| {
         let object = if is_apply { patch.applied(call, old)? } else { patch.decode(call, old)? };
         checked(call, object, old)
     })
@@ -99,6 +100,22 @@ impl Patch {
             patch.strict.extend(read.unknown);
         }
         Ok(patch)
+    }
+
+    /// Tells which parts of an object the patch changes.
+    fn parts(&self, call: &Call) -> Parts {
+        let changes_owners = !self.document["metadata"]["managedFields"].is_null();
+        match &self.document {
+            Value::Object(fields) if self.form == Form::Merge && !changes_owners => {
+                update::parts(call, fields.keys())
+            }
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => Parts::All,
+        }
     }
 
     /// Applies any patch but a configuration.

@@ -7,7 +7,7 @@ use super::delete::{self, Options, Outcome};
 use super::{Call, Reply, decode, form, meta, update};
 use crate::selector::Labels;
 use crate::status::{Answer, Status};
-use crate::store::{Body, Write, WriteError};
+use crate::store::{Body, Parts, Write, WriteError};
 
 /// Gives how long a pod may take to end, as its deletion or the pod itself says. One that runs nowhere needs no time.
 pub(super) fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
@@ -54,7 +54,8 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     let wanted = meta::text(binding, "uid").to_owned();
     let now = meta::time(call.core.clock.now());
     let pod_call = on_pod(call, name)?;
-    update::change(&pod_call, false, Owners::Noted, |old| {
+    let parts = update::parts(&pod_call, ["spec", "status"]);
+    update::change(&pod_call, false, Owners::Noted, parts, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let conflict = |why: &str| {
             let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
@@ -223,7 +224,7 @@ fn check_budget(budget: &Value) -> Answer<()> {
 async fn mark_disrupted(call: &Call) -> Answer<()> {
     let now = meta::time(call.core.clock.now());
     let pod = on_pod(call, call.name())?;
-    let marked = update::change(&pod, false, Owners::Noted, |old| {
+    let marked = update::change(&pod, false, Owners::Noted, Parts::All, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Call, Reply, create, form, meta, patch, update};
 use crate::crd::Scale;
 use crate::status::{Answer, Status};
+use crate::store::Parts;
 
 /// Answers with the scale of an object.
 pub(super) fn read(call: &Call) -> Answer<Reply> {
@@ -31,7 +32,7 @@ pub(super) async fn patch(call: &Call) -> Answer<Reply> {
 }
 
 async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
-    let changed = update::change(call, false, create::Owners::ToBeNoted, |old| {
+    let changed = update::change(call, false, create::Owners::ToBeNoted, Parts::All, |old| {
         let mut object = old.cloned().unwrap_or_default();
         let scale = make(of(call, &object))?;
         let wanted = scale["spec"].get("replicas").cloned().unwrap_or_else(|| 0.into());

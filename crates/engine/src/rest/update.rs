@@ -12,7 +12,7 @@ use super::{Call, Reply, convert, decode, meta, owner, refused, strategy};
 use crate::fields;
 use crate::resource::Subresource;
 use crate::status::{Answer, Status};
-use crate::store::{Body, Object, Write, WriteError};
+use crate::store::{Body, Object, Parts, Write, WriteError};
 
 /// How often a change is made again when others are faster.
 const TRIES: usize = 64;
@@ -30,7 +30,8 @@ pub(super) async fn put(call: &Call) -> Answer<Reply> {
     create::match_namespace(call, &mut object)?;
     check_name(call, &object)?;
     let makes = strategy::allows_create_on_update(&call.resource) && call.subresource.is_none();
-    let changed = change(call, makes, Owners::ToBeNoted, |_| Ok(object.clone())).await?;
+    let make = |_: Option<&Value>| Ok(object.clone());
+    let changed = change(call, makes, Owners::ToBeNoted, Parts::All, make).await?;
     Ok(changed.written.reply(call, if changed.is_new { 201 } else { 200 }))
 }
 
@@ -49,11 +50,28 @@ pub(super) fn check_name(call: &Call, object: &Value) -> Answer<()> {
     Err(Status::bad_request(why))
 }
 
-/// Changes the object that the request names: `make` gives the new object from what is there.
+/// Gives what must be read to change the metadata and these fields: no more, if nothing looks at what does not change.
+pub(super) fn parts<F: AsRef<str>>(call: &Call, fields: impl IntoIterator<Item = F>) -> Parts {
+    let resource = &call.resource;
+    let is_asked_about = || {
+        let ours = api::find(Some(&resource.api_version()), &resource.kind);
+        ours.is_some_and(|ours| ours.asks_about_changes())
+    };
+    let is_free = call.is_internal || (resource.custom.is_some() && !is_asked_about());
+    if is_free && convert::is_kept_as_served(resource) && !call.query.is_dry_run() {
+        Parts::Some(fields.into_iter().map(|field| field.as_ref().to_owned()).collect())
+    } else {
+        Parts::All
+    }
+}
+
+/// Changes the object that the request names: `make` gives the new object from these parts of what is there. Where that fails,
+/// it is made again from the whole, which can be shown in the refusal.
 pub(super) async fn change(
     call: &Call,
     makes_new: bool,
     owners: Owners,
+    mut parts: Parts,
     make: impl Fn(Option<&Value>) -> Answer<Value>,
 ) -> Answer<Changed> {
     let (resource, name) = (&call.resource, call.name());
@@ -66,14 +84,22 @@ pub(super) async fn change(
             let written = create::create(call, make(None)?, owners).await?;
             return Ok(Changed { written, is_new: true });
         };
-        let old = call.value(&seen);
-        let mut new = make(Some(&old))?;
-        prepare(call, &mut new, &old, owners)?;
-        let is_gone = ends_with(call, &new, &old);
+        let old = match &parts {
+            Parts::All => call.value(&seen),
+            some => seen.parts(&resource.api_version(), &resource.kind, some),
+        };
+        let made = make(Some(&old))
+            .and_then(|mut new| prepare(call, &mut new, &old, owners).map(|()| new));
+        let is_gone = made.as_ref().is_ok_and(|new| ends_with(call, new, &old));
+        if (made.is_err() || is_gone) && !matches!(parts, Parts::All) {
+            parts = Parts::All;
+            continue;
+        }
+        let new = made?;
         if call.query.is_dry_run() {
             return Ok(Changed { written: Written::WouldBe(new), is_new: false });
         }
-        let body = Body::new(&convert::kept(resource, &new));
+        let body = Body::of(&convert::kept(resource, &new), &parts);
         if body.is_same(&seen) && !is_gone {
             return Ok(Changed { written: Written::Stored(seen), is_new: false });
         }

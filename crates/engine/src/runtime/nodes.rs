@@ -49,7 +49,7 @@ pub(super) async fn register(
         internal::create(core, nodes, None, "plimsoll", node).await;
     }
     let status = status(core, name, address, capacity);
-    internal::change(core, nodes, None, name, |node| {
+    internal::change(core, nodes, None, name, &["spec", "status"], |node| {
         let mut status = status.clone();
         keep_transitions(&node["status"]["conditions"], &mut status["conditions"]);
         if let (Some(old), Some(new)) = (node["status"].as_object_mut(), status.as_object()) {

@@ -67,7 +67,7 @@ impl PodRun {
             }
         }
         let now = self.machine.core.clock.now();
-        self.object.change(|pod| state.write(pod, now)).await;
+        self.object.change(&["status"], |pod| state.write(pod, now)).await;
     }
 
     fn set_phase(&self, phase: Phase) {

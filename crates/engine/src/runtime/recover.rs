@@ -14,7 +14,7 @@ const MESSAGE: &str = "Plimsoll was stopped, and the processes of the pod ended 
 /// Lets a pod fail that nothing runs any more.
 pub(super) async fn fail(core: &Core, pod: &PodRef) {
     let now = meta::time(core.clock.now());
-    pod.change(|pod| {
+    pod.change(&["status"], |pod| {
         let status = &mut pod["status"];
         status["phase"] = "Failed".into();
         status["reason"] = REASON.into();

@@ -81,7 +81,7 @@ async fn live(machine: &Machine, object: &PodRef, pod: &Arc<Pod>) -> std::conver
 
 async fn publish(machine: &Machine, object: &PodRef, state: &PodState) {
     let now = machine.core.clock.now();
-    object.change(|pod| state.write(pod, now)).await;
+    object.change(&["status"], |pod| state.write(pod, now)).await;
 }
 
 /// Gives the address of a node.

@@ -1,9 +1,11 @@
 //! How do objects and changes get on the disk, and back?
 //!
-//! `objects` has the present, `changes` what to undo to get to the past: a change stores the object before it, since
-//! the one after it is there already, in `objects` or in the next change. Every value ends in a checksum.
+//! `log` has the recent changes, those that go to the disk together in one value, and `objects` everything as it was before
+//! the first of them. So a commit appends one value, however many objects it changes; what happened since `objects` is
+//! played again when the file is opened; and changes that are forgotten are folded into `objects`, of each object the last
+//! one only. Every value ends in a checksum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -17,21 +19,22 @@ use super::backend::Backend;
 use super::pack::Packer;
 use super::state::State;
 use super::{Change, History, Object, Shared, StoreError, Write, WriteError};
-use codec::Stored;
 
 mod codec;
 
-const FORMAT: u64 = 1;
+/// The first format kept the changes by what they undo, and `objects` at the newest of them.
+const FORMAT: u64 = 2;
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-const CHANGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("changes");
+/// By the version of the first change of each value.
+const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 /// Objects are all in memory, so redb only needs room for the pages it is working on.
 const CACHE: usize = 16 << 20;
 /// How many writes go to the disk together at most.
 const TOGETHER: usize = 4096;
-/// Changes are taken off the disk by the thousand, which is cheaper than one by one.
-const FORGET: usize = 1024;
+/// Changes are folded by the thousand, which is cheaper than one by one.
+const FOLD: usize = 1024;
 
 /// A write, and who waits for it.
 #[derive(Debug)]
@@ -43,6 +46,10 @@ pub(super) struct Job {
 /// The open file.
 pub(super) struct Disk {
     database: Database,
+    /// The version of the last change of each value in the log.
+    log: VecDeque<u64>,
+    /// The changes of the log that are forgotten.
+    forgotten: Vec<Arc<Change>>,
 }
 
 /// Opens the file in a directory and reads it all; one that is damaged or too new is left alone.
@@ -64,12 +71,12 @@ pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State, Packer)
     // redb takes some damage for a mistake in the program, and panics.
     let read = catch_unwind(AssertUnwindSafe(|| read(backend.clone(), history)));
     let read = read.map_err(|_| damaged("its pages contradict each other".to_owned()))?;
-    let (database, state, packer) = read.map_err(|why| match why {
+    let (disk, state, packer) = read.map_err(|why| match why {
         Unreadable::Newer(found) => StoreError::Newer { path: shown.clone(), found, known: FORMAT },
         Unreadable::Damaged(what) => damaged(what),
     })?;
     backend.accept().map_err(io)?;
-    Ok((Disk { database }, state, packer))
+    Ok((disk, state, packer))
 }
 
 /// Why a file cannot be read.
@@ -84,11 +91,13 @@ impl<E: std::error::Error> From<E> for Unreadable {
     }
 }
 
-fn read(backend: Backend, history: History) -> Result<(Database, State, Packer), Unreadable> {
+fn read(backend: Backend, history: History) -> Result<(Disk, State, Packer), Unreadable> {
     let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
     prepare(&database)?;
     let reading = database.begin_read()?;
-    let version = reading.open_table(META)?.get("version")?.map_or(1, |v| v.value());
+    let meta = reading.open_table(META)?;
+    let version = |of: &str| Ok::<_, Unreadable>(meta.get(of)?.map_or(1, |v| v.value()));
+    let (newest, folded) = (version("version")?, version("objects")?);
     let packer = Packer::default();
     let mut objects: Vec<(Arc<str>, Arc<str>, Object)> = Vec::new();
     for entry in reading.open_table(OBJECTS)?.iter()? {
@@ -103,21 +112,31 @@ fn read(backend: Backend, history: History) -> Result<(Database, State, Packer),
         let object = object.packed(&packer, &collection);
         objects.push((collection, key, object));
     }
-    let mut stored = Vec::new();
-    for entry in reading.open_table(CHANGES)?.iter()? {
-        let (at, change) = entry?;
-        let broken = || Unreadable::Damaged(format!("change {} is not whole", at.value()));
-        let mut change = codec::change(change.value()).ok_or_else(broken)?;
-        change.before = change.before.map(|before| before.packed(&packer, &change.collection));
-        stored.push((at.value(), change));
+    let mut state = State::restored(folded, objects);
+    let mut log = VecDeque::new();
+    for entry in reading.open_table(LOG)?.iter()? {
+        let (first, stored) = entry?;
+        let broken = || Unreadable::Damaged(format!("change {} is not whole", first.value()));
+        let changes = codec::changes(stored.value()).ok_or_else(broken)?;
+        if first.value() != state.version() + 1 {
+            return Err(broken());
+        }
+        for (at, mut write) in changes {
+            write.body = write.body.map(|body| body.packed(&packer, &write.collection));
+            let now = state.get(&write.collection, &write.key);
+            write.expected = now.map(Object::version);
+            let change = Shared::resolve(write, now, state.version() + 1, at);
+            state.apply(Arc::new(change.map_err(|_| broken())?));
+        }
+        log.push_back(state.version());
     }
-    let forgotten = stored.first().map_or(version, |(first, _)| first - 1);
-    let changes = replay(&objects, stored, version)?;
-    let mut state = State::restored(version, forgotten, objects);
-    state.restore_changes(changes);
-    drop(state.trim(i64::MIN, &history));
-    drop(reading);
-    Ok((database, state, packer))
+    if state.version() != newest {
+        let why = format!("its changes end at {}, not at {newest}", state.version());
+        return Err(Unreadable::Damaged(why));
+    }
+    let forgotten = state.trim(i64::MIN, &history);
+    drop((meta, reading));
+    Ok((Disk { database, log, forgotten }, state, packer))
 }
 
 /// Makes the tables of a new file, and refuses a newer one.
@@ -129,126 +148,112 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
         match format {
             Some(FORMAT) => {}
             Some(newer) if newer > FORMAT => return Err(Unreadable::Newer(newer)),
+            Some(1) => {
+                let version = meta.get("version")?.map_or(1, |v| v.value());
+                meta.insert("objects", version)?;
+                meta.insert("format", FORMAT)?;
+                writing.delete_table(TableDefinition::<u64, &[u8]>::new("changes"))?;
+            }
             Some(other) => return Err(Unreadable::Damaged(format!("it has format {other}"))),
             None => {
                 meta.insert("format", FORMAT)?;
                 meta.insert("version", 1)?;
+                meta.insert("objects", 1)?;
             }
         }
         writing.open_table(OBJECTS)?;
-        writing.open_table(CHANGES)?;
+        writing.open_table(LOG)?;
     }
     writing.commit()?;
     Ok(())
 }
 
-/// Goes back in time from the present, giving each change the object that it led to.
-fn replay(
-    objects: &[(Arc<str>, Arc<str>, Object)],
-    stored: Vec<(u64, Stored)>,
-    version: u64,
-) -> Result<Vec<Change>, Unreadable> {
-    let place = |(c, k, o): &(Arc<str>, Arc<str>, Object)| ((c.clone(), k.clone()), o.clone());
-    let mut after: BTreeMap<_, _> = objects.iter().map(place).collect();
-    let mut changes = Vec::with_capacity(stored.len());
-    let mut expected = version;
-    for (at, change) in stored.into_iter().rev() {
-        let broken = || Unreadable::Damaged(format!("change {at} does not fit its neighbours"));
-        let key = (change.collection.clone(), change.key.clone());
-        let object = match &change.before {
-            Some(before) if change.deleted => before.at(at),
-            _ => after.get(&key).cloned().ok_or_else(broken)?,
-        };
-        if at != expected || object.version() != at {
-            return Err(broken());
-        }
-        match &change.before {
-            Some(before) => drop(after.insert(key, before.clone())),
-            None => drop(after.remove(&key)),
-        }
-        let Stored { happened_at, collection, key, before, deleted } = change;
-        changes.push(Change::new(happened_at, collection, key, object, before, deleted));
-        expected = at - 1;
-    }
-    changes.reverse();
-    Ok(changes)
-}
-
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
-    pub(super) fn run(self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
+    pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
         loop {
             match queue.recv_timeout(Duration::from_secs(30)) {
                 Ok(first) => {
                     let rest = queue.try_iter().take(TOGETHER - 1);
                     self.together(std::iter::once(first).chain(rest).collect(), shared);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.forget(shared),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.forgotten.extend(shared.show(Vec::new()));
+                    self.fold();
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
     /// Stores writes in one transaction, then shows and acknowledges them.
-    fn together(&self, jobs: Vec<Job>, shared: &Shared) {
+    fn together(&mut self, jobs: Vec<Job>, shared: &Shared) {
         let mut waiting = Vec::with_capacity(jobs.len());
         let writes = jobs.into_iter().map(|job| {
             waiting.push(job.done);
             job.write
         });
         let (changes, answers) = resolve(writes, shared);
-        let stored = if changes.is_empty() { Ok(()) } else { self.store(&changes, shared) };
+        let stored = if changes.is_empty() { Ok(()) } else { self.store(&changes) };
         if let Err(why) = stored {
             tracing::error!(error = why, "could not store {} changes", changes.len());
             let failed = || Err(WriteError::Failed(why.clone()));
             waiting.into_iter().for_each(|done| drop(done.send(failed())));
             return;
         }
-        shared.show(changes);
+        self.forgotten.extend(shared.show(changes));
         for (done, answer) in waiting.into_iter().zip(answers) {
             // Who no longer waits does not need the answer.
             let _ = done.send(answer);
         }
+        if self.forgotten.len() >= FOLD {
+            self.fold();
+        }
     }
 
-    fn store(&self, changes: &[Arc<Change>], shared: &Shared) -> Result<(), String> {
-        let now = shared.clock.now().as_millisecond();
-        let (forgotten, overdue) = {
-            let state = shared.read();
-            (state.forgotten(), state.overdue(now, &shared.history, changes.len()))
-        };
+    fn store(&mut self, changes: &[Arc<Change>]) -> Result<(), String> {
+        let (Some(first), Some(last)) = (changes.first(), changes.last()) else { return Ok(()) };
+        let stored = codec::write_changes(changes);
         self.transact(|writing| {
+            writing.open_table(LOG)?.insert(first.version(), stored.as_slice())?;
+            writing.open_table(META)?.insert("version", last.version())?;
+            Ok(())
+        })?;
+        self.log.push_back(last.version());
+        Ok(())
+    }
+
+    /// Folds forgotten changes into the objects. The log loses whole values only.
+    fn fold(&mut self) {
+        let Some(reached) = self.forgotten.last().map(|change| change.version()) else { return };
+        let values = self.log.partition_point(|last| *last <= reached);
+        let Some(&up_to) = values.checked_sub(1).and_then(|at| self.log.get(at)) else { return };
+        let count = self.forgotten.partition_point(|change| change.version() <= up_to);
+        let last: BTreeMap<String, &Change> = self.forgotten[..count]
+            .iter()
+            .map(|change| (codec::join(&change.collection, &change.key), &**change))
+            .collect();
+        let folded = self.transact(|writing| {
             let mut objects = writing.open_table(OBJECTS)?;
-            let mut log = writing.open_table(CHANGES)?;
-            for change in changes {
-                let place = codec::join(&change.collection, &change.key);
+            for (place, change) in last {
                 if change.deleted {
                     objects.remove(place.as_str())?;
                 } else {
                     let stored = codec::write_object(&change.object);
                     objects.insert(place.as_str(), stored.as_slice())?;
                 }
-                log.insert(change.version(), codec::write_change(change).as_slice())?;
             }
-            if overdue >= FORGET {
-                log.retain_in(..=forgotten + overdue as u64, |_, _| false)?;
-            }
-            let newest = changes.last().map_or(1, |c| c.version());
-            writing.open_table(META)?.insert("version", newest)?;
-            Ok(())
-        })
-    }
-
-    /// Takes old changes off the disk when nothing else happens.
-    fn forget(&self, shared: &Shared) {
-        shared.show(Vec::new());
-        let forgotten = shared.read().forgotten();
-        let done = self.transact(|writing| {
-            writing.open_table(CHANGES)?.retain_in(..=forgotten, |_, _| false)?;
+            writing.open_table(LOG)?.retain_in(..=up_to, |_, _| false)?;
+            writing.open_table(META)?.insert("objects", up_to)?;
             Ok(())
         });
-        if let Err(why) = done {
-            tracing::warn!(error = why, "could not take old changes off the disk");
+        match folded {
+            Ok(()) => {
+                self.forgotten.drain(..count);
+                self.log.drain(..values);
+            }
+            // They stay in the log, and are folded with the next ones.
+            Err(why) => tracing::warn!(error = why, "could not take old changes off the disk"),
         }
     }
 
@@ -289,3 +294,6 @@ fn resolve(writes: impl Iterator<Item = Write>, shared: &Shared) -> (Vec<Arc<Cha
     }
     (changes, answers)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,10 +26,10 @@ pub(super) enum Packed {
 
 #[derive(Debug)]
 pub(super) struct Difference {
-    base: Bytes,
-    bytes: Box<[u8]>,
+    pub(super) base: Bytes,
+    pub(super) bytes: Box<[u8]>,
     /// How long the whole is.
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Packed {
@@ -37,11 +37,14 @@ impl Packed {
     pub(super) fn bytes(&self) -> Bytes {
         match self {
             Self::Whole(bytes) => bytes.clone(),
-            Self::Like(like) => {
-                let whole = block::decompress_with_dict(&like.bytes, like.len, &like.base);
-                whole.expect("it was packed with this base").into()
-            }
+            Self::Like(like) => Self::unpack(&like.base, &like.bytes, like.len)
+                .expect("it was packed with this base"),
         }
+    }
+
+    /// Gives the whole, so long, that differs from a base; `None` if that cannot be.
+    pub(super) fn unpack(base: &[u8], bytes: &[u8], len: usize) -> Option<Bytes> {
+        block::decompress_with_dict(bytes, len, base).ok().map(Bytes::from)
     }
 
     /// Gives how long the whole is.

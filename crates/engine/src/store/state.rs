@@ -93,37 +93,22 @@ pub(super) struct State {
 impl Default for State {
     /// The first change makes version 2, since clients read versions 0 and 1 as "any".
     fn default() -> Self {
-        Self::restored(1, 1, Vec::new())
+        Self::restored(1, Vec::new())
     }
 }
 
 impl State {
-    /// Starts from what the disk holds: objects, without changes yet.
-    pub(super) fn restored(
-        version: u64,
-        forgotten: u64,
-        objects: Vec<(Arc<str>, Arc<str>, Object)>,
-    ) -> Self {
+    /// Starts from the objects at a version.
+    pub(super) fn restored(version: u64, objects: Vec<(Arc<str>, Arc<str>, Object)>) -> Self {
         let mut collections: BTreeMap<Arc<str>, Collection> = BTreeMap::new();
         for (collection, key, object) in objects {
             collections.entry(collection).or_default().objects.insert(key, object);
         }
-        Self { version, forgotten, collections, order: VecDeque::new() }
-    }
-
-    /// Gives back the changes that the disk holds, oldest first.
-    pub(super) fn restore_changes(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            self.remember(Arc::new(change));
-        }
+        Self { version, forgotten: version, collections, order: VecDeque::new() }
     }
 
     pub(super) fn version(&self) -> u64 {
         self.version
-    }
-
-    pub(super) fn forgotten(&self) -> u64 {
-        self.forgotten
     }
 
     pub(super) fn get(&self, collection: &str, key: &str) -> Option<&Object> {
@@ -215,18 +200,18 @@ impl State {
         self.collections.entry(Arc::clone(name)).or_default()
     }
 
-    /// Tells how many of the oldest changes are to be forgotten at a moment, if more are coming.
-    pub(super) fn overdue(&self, now: i64, history: &History, coming: usize) -> usize {
+    /// Tells how many of the oldest changes are to be forgotten at a moment.
+    fn overdue(&self, now: i64, history: &History) -> usize {
         let keep_for = i64::try_from(history.keep_for.as_millis()).unwrap_or(i64::MAX);
         let oldest = now.saturating_sub(keep_for);
-        let too_many = (self.order.len() + coming).saturating_sub(history.at_most);
+        let too_many = self.order.len().saturating_sub(history.at_most);
         let too_old = self.order.iter().take_while(|(at, _)| *at < oldest).count();
-        too_many.min(self.order.len()).max(too_old)
+        too_many.max(too_old)
     }
 
     /// Forgets what is overdue, and gives it to be freed.
     pub(super) fn trim(&mut self, now: i64, history: &History) -> Vec<Arc<Change>> {
-        let overdue = self.overdue(now, history, 0);
+        let overdue = self.overdue(now, history);
         let names: Vec<_> = self.order.drain(..overdue).map(|(_, name)| name).collect();
         let mut forgotten = Vec::with_capacity(names.len());
         for name in names {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::runtime::watcher;
 use serde_json::json;
 
@@ -63,4 +65,60 @@ async fn a_watcher_sees_everything_in_order_under_paused_time() {
     maps.delete("a", &DeleteParams::default()).await.unwrap();
     assert_eq!(names.next().await.unwrap().unwrap(), "b");
     assert_eq!(names.next().await.unwrap().unwrap(), "-a");
+}
+
+/// A dry run reads all of an object, and a patch only what it changes: both must come to the same.
+#[tokio::test]
+async fn a_patch_does_what_its_dry_run_said() {
+    let engine = ephemeral().await;
+    let resource = ApiResource::erase::<api::agones::GameServer>(&());
+    let servers: Api<DynamicObject> = Api::namespaced_with(engine.client(), "default", &resource);
+    let server: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "agones.dev/v1", "kind": "GameServer",
+        "metadata": {"name": "a", "labels": {"x": "1"}, "finalizers": ["example.dev/keep"]},
+        "spec": {"template": {"spec": {"containers": [{"name": "g", "image": "i \"quoted\" \u{1f600}"}]}}},
+    }))
+    .unwrap();
+    servers.create(&PostParams::default(), &server).await.unwrap();
+    let patches = [
+        json!({"status": {"state": "Ready", "address": "10.0.0.1"}}),
+        json!({"metadata": {"labels": {"x": null, "y": "2"}, "annotations": {"a/b": "c"}}}),
+        json!({"metadata": {"annotations": null}, "status": {"state": "Allocated"}}),
+        json!({"spec": {"scheduling": "Distributed"}}),
+        json!({"status": {"unknown": 1, "counters": {"rooms": {"count": 1, "capacity": 2}}}}),
+        json!({"status": {"counters": {"rooms": {"count": "many"}}}}),
+        json!({"spec": null}),
+        json!({"other": 1}),
+        json!({"status": {"state": "Allocated"}}),
+        json!({"metadata": {"resourceVersion": "1"}}),
+        json!({"metadata": {"name": "b"}}),
+        json!({"metadata": {"managedFields": [{}]}}),
+        json!({"status": {"state": "Shutdown"}}),
+        json!("no object"),
+    ];
+    let comparable = |answer: Result<DynamicObject, kube::Error>| match answer {
+        Ok(mut object) => {
+            object.metadata.resource_version = None;
+            for owner in object.metadata.managed_fields.iter_mut().flatten() {
+                owner.time = None;
+            }
+            serde_json::to_value(object).unwrap()
+        }
+        Err(err) => json!(err.to_string()),
+    };
+    for (index, patch) in patches.iter().enumerate() {
+        let params =
+            PatchParams { field_manager: Some(format!("m{}", index % 3)), ..Default::default() };
+        let said = PatchParams { dry_run: true, ..params.clone() };
+        let said = comparable(servers.patch("a", &said, &Patch::Merge(patch)).await);
+        let done = comparable(servers.patch("a", &params, &Patch::Merge(patch)).await);
+        assert_eq!(done, said, "{patch}");
+        assert_eq!(comparable(servers.get("a").await)["metadata"]["name"], "a");
+    }
+    // The last finalizer goes, and the object with it, shown as it last was.
+    servers.delete("a", &DeleteParams::default()).await.unwrap();
+    let freed = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let last = servers.patch("a", &PatchParams::default(), &freed).await.unwrap();
+    assert_eq!(last.data["spec"]["template"]["spec"]["containers"][0]["name"], "g");
+    assert!(servers.get_opt("a").await.unwrap().is_none());
 }

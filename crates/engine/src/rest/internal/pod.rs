@@ -45,15 +45,16 @@ impl PodRef {
         (meta::text(&pod, "uid") == &*self.uid).then_some(pod)
     }
 
-    /// Changes the pod, if it is still there.
-    pub(crate) async fn change(&self, edit: impl Fn(&mut Value)) {
+    /// Changes the pod, if it is still there. `edit` sees and changes its metadata and these fields.
+    pub(crate) async fn change(&self, fields: &[&str], edit: impl Fn(&mut Value)) {
         let Some(call) = self.call() else { return };
-        super::change(&self.core, &call.resource, Some(&self.namespace), &self.name, |pod| {
+        let edit = |pod: &mut Value| {
             if meta::text(pod, "uid") == &*self.uid {
                 edit(pod);
             }
-        })
-        .await;
+        };
+        let (namespace, name) = (Some(&*self.namespace), &*self.name);
+        super::change(&self.core, &call.resource, namespace, name, fields, edit).await;
     }
 
     /// Gives the pod to a node.

@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::{Change, Object};
+use bytes::Bytes;
 
-/// A change as it is on the disk.
-pub(super) struct Stored {
-    pub(super) happened_at: i64,
-    pub(super) collection: Arc<str>,
-    pub(super) key: Arc<str>,
-    pub(super) before: Option<Object>,
-    pub(super) deleted: bool,
-}
+use super::super::pack::Packed;
+use super::super::{Body, Change, Object, Write};
 
 /// Joins a collection and a key to a key of the table, which sorts like the two.
 pub(super) fn join(collection: &str, key: &str) -> String {
@@ -35,31 +29,91 @@ pub(super) fn object(bytes: &[u8]) -> Option<Object> {
     take_object(unseal(bytes)?)
 }
 
-/// Writes a change.
-pub(super) fn write_change(change: &Change) -> Vec<u8> {
-    let place = join(&change.collection, &change.key);
-    let mut out = Vec::with_capacity(place.len() + 32);
-    out.extend_from_slice(&change.at.to_le_bytes());
-    out.push(u8::from(change.deleted));
-    out.extend_from_slice(&u32::try_from(place.len()).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(place.as_bytes());
-    if let Some(before) = &change.before {
-        put_object(&mut out, before);
+/// Writes changes that go to the disk together: first what their objects are kept as differences from, then each of them.
+pub(super) fn write_changes(changes: &[Arc<Change>]) -> Vec<u8> {
+    let mut bases: Vec<&Bytes> = Vec::new();
+    for change in changes {
+        if let Packed::Like(like) = change.object.kept()
+            && !bases.iter().any(|base| base.as_ptr() == like.base.as_ptr())
+        {
+            bases.push(&like.base);
+        }
+    }
+    let mut out = Vec::with_capacity(1024 * (changes.len() + bases.len()));
+    put_number(&mut out, bases.len());
+    bases.iter().for_each(|base| put_bytes(&mut out, base));
+    for change in changes {
+        out.extend_from_slice(&change.at.to_le_bytes());
+        put_bytes(&mut out, join(&change.collection, &change.key).as_bytes());
+        match change.object.kept() {
+            _ if change.deleted => put_number(&mut out, DELETED),
+            Packed::Whole(bytes) => {
+                put_number(&mut out, WHOLE);
+                put_bytes(&mut out, bytes);
+            }
+            Packed::Like(like) => {
+                let is_its = |base: &&Bytes| base.as_ptr() == like.base.as_ptr();
+                put_number(&mut out, bases.iter().position(is_its).unwrap_or(WHOLE));
+                put_number(&mut out, like.len);
+                put_bytes(&mut out, &like.bytes);
+            }
+        }
     }
     seal(out)
 }
 
-/// Reads a change, unless it is damaged.
-pub(super) fn change(bytes: &[u8]) -> Option<Stored> {
-    let rest = unseal(bytes)?;
-    let (at, rest) = rest.split_first_chunk::<8>()?;
-    let (deleted, rest) = rest.split_first()?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
-    let (place, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    let (collection, key) = split(std::str::from_utf8(place).ok()?)?;
-    let before = if rest.is_empty() { None } else { Some(take_object(rest)?) };
-    let happened_at = i64::from_le_bytes(*at);
-    Some(Stored { happened_at, collection, key, before, deleted: *deleted == 1 })
+/// What stands in place of the number of a base.
+const WHOLE: usize = u32::MAX as usize;
+const DELETED: usize = u32::MAX as usize - 1;
+
+/// Reads changes and when they happened, unless they are damaged. What was there before them is not in there.
+pub(super) fn changes(bytes: &[u8]) -> Option<Vec<(i64, Write)>> {
+    let mut rest = unseal(bytes)?;
+    let count = take_number(&mut rest)?;
+    let bases: Vec<Bytes> = (0..count)
+        .map(|_| take_bytes(&mut rest).map(Bytes::copy_from_slice))
+        .collect::<Option<_>>()?;
+    let mut changes = Vec::new();
+    while !rest.is_empty() {
+        let at = i64::from_le_bytes(*take(&mut rest)?);
+        let (collection, key) = split(std::str::from_utf8(take_bytes(&mut rest)?).ok()?)?;
+        let body = match take_number(&mut rest)? {
+            DELETED => None,
+            WHOLE => Some(Body::restored(Bytes::copy_from_slice(take_bytes(&mut rest)?))?),
+            base => {
+                let (base, len) = (bases.get(base)?, take_number(&mut rest)?);
+                Some(Body::restored(Packed::unpack(base, take_bytes(&mut rest)?, len)?)?)
+            }
+        };
+        changes.push((at, Write { collection, key, expected: None, body }));
+    }
+    Some(changes)
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, left) = rest.split_first_chunk()?;
+    *rest = left;
+    Some(taken)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
+    take(rest).map(|bytes| u32::from_le_bytes(*bytes) as usize)
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = take_number(rest)?;
+    let (taken, left) = rest.split_at_checked(len)?;
+    *rest = left;
+    Some(taken)
 }
 
 fn put_object(out: &mut Vec<u8>, object: &Object) {
@@ -97,7 +151,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Body;
+    use super::super::super::pack::Packer;
     use super::*;
     use serde_json::json;
 
@@ -115,12 +169,24 @@ mod tests {
     }
 
     #[test]
-    fn a_change_comes_back_as_it_was() {
-        let before = Body::new(&json!({"metadata": {"name": "a"}})).at(6);
-        let change = Change::new(5, "pods".into(), "n/a".into(), before.at(7), Some(before), true);
-        let back = super::change(&write_change(&change)).unwrap();
-        assert_eq!((back.happened_at, &*back.collection, &*back.key), (5, "pods", "n/a"));
-        assert!(back.deleted);
-        assert_eq!(back.before.unwrap().version(), 6);
+    fn changes_come_back_as_they_were() {
+        let long = "a value that others have, too; ".repeat(20);
+        let body = |name: &str| Body::new(&json!({"metadata": {"name": name}, "data": long}));
+        let (packer, collection) = (Packer::default(), Arc::from("pods"));
+        let change = |version: u64, name: &str, deleted: bool| {
+            let object = body(name).packed(&packer, &collection).at(version);
+            let key = Arc::from(format!("n/{name}"));
+            Arc::new(Change::new(5, Arc::clone(&collection), key, object, None, deleted))
+        };
+        let written = [change(7, "a", false), change(8, "b", false), change(9, "a", true)];
+        assert!(matches!(written[1].object.kept(), Packed::Like(_)));
+        let back = changes(&write_changes(&written)).unwrap();
+        assert_eq!(back.len(), written.len());
+        for ((at, write), change) in back.iter().zip(&written) {
+            assert_eq!(*at, 5);
+            assert_eq!((&*write.collection, &write.key), ("pods", &change.key));
+            let body = write.body.as_ref().map(|body| body.at(change.version()).body());
+            assert_eq!(body, (!change.deleted).then(|| change.object.body()));
+        }
     }
 }

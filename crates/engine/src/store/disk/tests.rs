@@ -1,0 +1,108 @@
+//! What is in the file when it is opened again?
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::{Body, Store};
+use super::*;
+use crate::Clock;
+
+const HISTORY: History = History { keep_for: Duration::from_secs(300), at_most: 40 };
+
+fn open(dir: &Path) -> Store {
+    Store::on_disk(dir, Clock::system(), HISTORY).unwrap()
+}
+
+/// Writes `keys` one after the other: what is there changes, and every fifth write deletes it.
+async fn write(store: &Store, keys: &[u8], first: usize) {
+    for (index, key) in keys.iter().enumerate() {
+        let (collection, key) = (Arc::from("things"), Arc::from(format!("n/{key}")));
+        let seen = store.get(&collection, &key);
+        let text = format!("write {} of something that is always alike", first + index);
+        let body = Body::new(&json!({"metadata": {"name": &*key}, "data": vec![text; 20]}));
+        let is_gone = seen.is_some() && (first + index).is_multiple_of(5);
+        let expected = seen.map(|seen| seen.version());
+        let body = (!is_gone).then_some(body);
+        store.write(super::Write { collection, key, expected, body }).await.unwrap();
+    }
+}
+
+/// Gives all objects, and the changes that are known.
+fn seen(store: &Store) -> (Vec<String>, Vec<String>) {
+    let mut objects = Vec::new();
+    store.each(|_, key, object| {
+        objects.push(format!("{key} {} {:?}", object.version(), object.body()))
+    });
+    let oldest = (1..=store.version()).find(|at| store.changes("things", *at, 1).is_ok()).unwrap();
+    let (changes, _) = store.changes("things", oldest, usize::MAX).unwrap();
+    let shown = changes.iter().map(|change| {
+        let before = change.before.as_ref().map(|before| (before.version(), before.body()));
+        format!("{} {} {:?} {before:?}", change.version(), change.deleted, change.object.body())
+    });
+    (objects, shown.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_store_that_is_closed_and_opened_again_is_the_same(
+        rounds in proptest::collection::vec(proptest::collection::vec(0..12_u8, 0..90), 1..5),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let dir = tempfile::tempdir().unwrap();
+            let mut first = 0;
+            for keys in rounds {
+                let store = open(dir.path());
+                write(&store, &keys, first).await;
+                first += keys.len();
+                let before = seen(&store);
+                drop(store);
+                assert_eq!(seen(&open(dir.path())), before);
+            }
+        });
+    }
+}
+
+/// Folds every value of the log that it can.
+#[tokio::test]
+async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let keys: Vec<u8> = (0..120).map(|n| n % 7).collect();
+    write(&store, &keys, 0).await;
+    let before = seen(&store);
+    drop(store);
+    let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
+    assert_eq!((disk.log.len(), disk.forgotten.len()), (120, 80));
+    disk.fold();
+    assert_eq!((disk.log.len(), disk.forgotten.len()), (40, 0));
+    drop((disk, state));
+    assert_eq!(seen(&open(dir.path())), before);
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_format_is_read_and_only_its_past_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::create(dir.path().join("objects.redb")).unwrap();
+    let writing = database.begin_write().unwrap();
+    {
+        let mut meta = writing.open_table(META).unwrap();
+        meta.insert("format", 1).unwrap();
+        meta.insert("version", 9).unwrap();
+        let object = Body::new(&json!({"metadata": {"name": "a"}})).at(7);
+        let mut objects = writing.open_table(OBJECTS).unwrap();
+        objects.insert("things\0n/a", codec::write_object(&object).as_slice()).unwrap();
+        let changes = TableDefinition::<u64, &[u8]>::new("changes");
+        writing.open_table(changes).unwrap().insert(9, b"whatever it was".as_slice()).unwrap();
+    }
+    writing.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let store = open(dir.path());
+        assert_eq!(store.version(), 9);
+        assert_eq!(store.get("things", "n/a").unwrap().version(), 7);
+        assert!(store.changes("things", 8, 1).is_err());
+    }
+}
