@@ -14,8 +14,12 @@ use engine::runtime::Simulation;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::api::{Api, GetParams, Patch, PatchParams};
+use kube::core::Request;
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
 
 pub use script::{ANNOTATION, BadScript, Deed, Script};
 
@@ -64,16 +68,24 @@ impl Player {
 
     /// Writes what an SDK server would write after a call.
     async fn say(&self, pod: &Pod, event: Event) -> kube::Result<()> {
-        let servers = self.servers(pod);
+        let name = pod.name_any();
+        let at = Request::new(GameServer::url_path(&(), pod.namespace().as_deref()));
         for _ in 0..TRIES {
-            let Some(mut server) = servers.get_opt(&pod.name_any()).await? else { return Ok(()) };
-            let status = server.status.get_or_insert_default();
-            let Some(next) = State::parse(&status.state).after(event) else { return Ok(()) };
-            if server.metadata.deletion_timestamp.is_some() {
+            let seen = at.get(&name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            let Seen { metadata, status } = match self.client.request(seen).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+                seen => seen?,
+            };
+            let next = State::parse(&status.state).after(event);
+            let Some(next) = next.filter(|_| metadata.deletion_timestamp.is_none()) else {
                 return Ok(());
-            }
-            next.as_str().clone_into(&mut status.state);
-            match servers.replace(&server.name_any(), &PostParams::default(), &server).await {
+            };
+            let change = json!({
+                "metadata": {"resourceVersion": metadata.resource_version}, "status": {"state": next.as_str()},
+            });
+            let change = at.patch(&name, &PatchParams::default(), &Patch::Merge(change));
+            let change = change.map_err(kube::Error::BuildRequest)?;
+            match self.client.request::<IgnoredAny>(change).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 done => return done.map(drop),
             }
@@ -92,6 +104,27 @@ impl Player {
     fn servers(&self, pod: &Pod) -> Api<GameServer> {
         Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default())
     }
+}
+
+/// What a player looks at of its game server.
+#[derive(Deserialize)]
+struct Seen {
+    metadata: SeenMetadata,
+    #[serde(default)]
+    status: SeenStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenMetadata {
+    resource_version: String,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+struct SeenStatus {
+    #[serde(default)]
+    state: String,
 }
 
 /// Lets the pods of simulated nodes play.

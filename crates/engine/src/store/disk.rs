@@ -33,6 +33,8 @@ const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 const CACHE: usize = 16 << 20;
 /// How many writes go to the disk together at most.
 const TOGETHER: usize = 4096;
+/// How long others are waited for that write at the same time. Who is alone does not wait.
+const COMPANY: Duration = Duration::from_micros(400);
 /// Changes are folded by the thousand, which is cheaper than one by one.
 const FOLD: usize = 1024;
 
@@ -171,11 +173,18 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
     pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
+        let mut has_company = false;
         loop {
             match queue.recv_timeout(Duration::from_secs(30)) {
                 Ok(first) => {
+                    // One commit for many costs little more than one for one.
+                    if has_company {
+                        std::thread::sleep(COMPANY);
+                    }
                     let rest = queue.try_iter().take(TOGETHER - 1);
-                    self.together(std::iter::once(first).chain(rest).collect(), shared);
+                    let jobs: Vec<Job> = std::iter::once(first).chain(rest).collect();
+                    has_company = jobs.len() > 1;
+                    self.together(jobs, shared);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.forgotten.extend(shared.show(Vec::new()));
