@@ -1,7 +1,7 @@
 //! Fleet autoscalers: look when the fleet changes, decide its size, move it, and say why.
 //!
-//! An autoscaler is looked at as soon as anything changes that its decision depends on, though not again before a moment has
-//! passed, so that a burst is one look; and at the latest after its sync interval.
+//! An autoscaler is looked at a moment after anything changes that its decision depends on, so that a burst is one look; and at
+//! the latest after its sync interval.
 
 mod act;
 mod ask;
@@ -97,7 +97,7 @@ impl Autoscalers {
     /// Notes what was done, and gives whether the status is to tell of a resize; `None`: not now.
     fn tells(&self, autoscaler: &FleetAutoscaler, is_resized: bool) -> Option<bool> {
         let key = Key::of(&autoscaler.metadata);
-        let another_comes = self.queue.is_due(&key, Instant::now() + memory::GAP);
+        let another_comes = self.queue.is_due(&key, Instant::now() + memory::BURST);
         self.memories.with(&key, |memory| memory.tells(is_resized, another_comes))
     }
 

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use super::act::Outcome;
 use crate::Key;
 
-/// The shortest time between two looks: what happens meanwhile is one burst.
-pub(super) const GAP: Duration = Duration::from_millis(20);
-/// The same where someone is asked.
-const GAP_OF_QUESTIONS: Duration = Duration::from_secs(1);
+/// How long after a change the look at it waits: what happens meanwhile is one burst, and is answered by one resize. Were the first
+/// change of a burst answered alone, the others would wait behind the new game servers that it brings.
+pub(super) const BURST: Duration = Duration::from_millis(30);
+/// The shortest time between two looks where someone is asked.
+const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 /// How long the next look may be left to tell what was done: doing comes first while changes come in.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long the first failure of a row waits; each further one waits twice as long.
@@ -33,8 +34,8 @@ pub(super) struct Memories {
 pub(super) struct Memory {
     /// The sizes that were wanted lately.
     pub(super) history: History,
-    /// Until when changes are gathered.
-    gathers_until: Option<Instant>,
+    /// Before when nobody is to be asked again.
+    asks_at: Option<Instant>,
     generation: Option<i64>,
     failures: u32,
     /// A resize that the status does not tell of yet, and since when nothing is told.
@@ -46,19 +47,21 @@ impl Memories {
     /// Notes that a look begins. A new spec starts with a clean slate.
     pub(super) fn looked(&self, key: &Key, autoscaler: &FleetAutoscaler) {
         let generation = autoscaler.metadata.generation;
-        let gap = if asks(&autoscaler.spec.policy) { GAP_OF_QUESTIONS } else { GAP };
+        let asks = asks(&autoscaler.spec.policy);
         self.with(key, |memory| {
             if memory.generation != generation {
                 *memory = Memory { generation, ..Memory::default() };
             }
-            memory.gathers_until = Some(Instant::now() + gap);
+            memory.asks_at = asks.then(|| Instant::now() + BETWEEN_QUESTIONS);
         });
     }
 
-    /// Says until when to wait with the next look; `None`: not at all.
-    pub(super) fn gathers_until(&self, key: &Key) -> Option<Instant> {
+    /// Says when to look at a change that has just come.
+    pub(super) fn looks_at(&self, key: &Key) -> Instant {
+        let soon = Instant::now() + BURST;
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key)?.gathers_until.filter(|at| *at > Instant::now())
+        let asks_at = all.get(key).and_then(|memory| memory.asks_at);
+        asks_at.map_or(soon, |at| at.max(soon))
     }
 
     pub(super) fn forget(&self, key: &Key) {

@@ -9,7 +9,6 @@ use decide::gameserver::{GameServer, State};
 
 use super::{Autoscalers, observe};
 use crate::Key;
-use crate::queue::Queue;
 use crate::stores::Server;
 
 /// Which autoscalers name a fleet.
@@ -92,13 +91,9 @@ impl Autoscalers {
     }
 
     fn fleet_changed(&self, fleet: &Key) {
-        self.watchers.of(fleet).into_iter().for_each(|key| self.look_soon(&self.queue, key));
-    }
-
-    fn look_soon(&self, queue: &Queue, key: Key) {
-        match self.memories.gathers_until(&key) {
-            None => queue.add(key),
-            Some(at) => queue.add_at(key, at),
+        for key in self.watchers.of(fleet) {
+            let at = self.memories.looks_at(&key);
+            self.queue.add_at(key, at);
         }
     }
 }
