@@ -111,12 +111,12 @@ fn member(out: &mut Vec<u8>, key: &str, value: &Value, is_read: bool, is_first: 
     }
     let written = serde_json::to_writer(&mut *out, key).and_then(|()| {
         out.push(b':');
-        match value {
-            Value::String(text) if !is_read => {
+        match value.as_str().filter(|_| !is_read) {
+            Some(text) => {
                 out.extend_from_slice(text.as_bytes());
                 Ok(())
             }
-            value => serde_json::to_writer(&mut *out, value),
+            None => serde_json::to_writer(&mut *out, value),
         }
     });
     written.expect("JSON values can always be written to memory");
