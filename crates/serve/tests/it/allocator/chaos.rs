@@ -1,9 +1,11 @@
 //! Many callers, two allocator processes, and everything that can break breaks.
 //!
 //! Processes are killed, connections are cut on both sides, and someone else changes the same servers all the while. Each
-//! (`cargo xtask test` has 20,000 requests answered on the embedded engine; without it there are fewer.) Each
 //! request leaves its ticket on the server it gets. Afterwards every answer must be true, no server may have been given
 //! twice, and no ticket may be on a server that its caller was not told about, unless that caller got no answer at all.
+//!
+//! `PLIMSOLL_TEST_CHAOS` says how many requests are to be answered on the embedded engine. `cargo xtask test` asks for
+//! 2,000; 20,000 take a release build: `PLIMSOLL_TEST_CHAOS=20000 cargo test --release -p plimsoll-serve --test it twice`.
 
 mod breaking;
 mod tickets;
