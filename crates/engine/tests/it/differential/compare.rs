@@ -62,12 +62,18 @@ fn field(key: &str, value: &Value, memory: &Memory) -> Value {
             Value::String(text),
         ) if !text.is_empty() && text != "None" => Value::String(format!("<{key}>")),
         ("serverAddress", Value::String(_)) => Value::String("<serverAddress>".to_owned()),
-        // What the controllers beside a server own is theirs: on the real one they are programs of their own.
+        // What the controllers beside a server own is theirs: on the real one they are programs of their own. Owners are in order of their
+        // times, to the second, and a second may begin between the answers of the two.
         ("managedFields", Value::Array(entries)) => {
             let is_ours = |entry: &&Value| {
                 !CONTROLLERS.contains(&entry["manager"].as_str().unwrap_or_default())
             };
-            entries.iter().filter(is_ours).map(|entry| normal(entry, memory)).collect()
+            let mut entries: Vec<&Value> = entries.iter().filter(is_ours).collect();
+            entries.sort_by_key(|entry| {
+                ["operation", "manager", "apiVersion", "subresource"]
+                    .map(|key| entry[key].to_string())
+            });
+            entries.into_iter().map(|entry| normal(entry, memory)).collect()
         }
         ("clusterIPs", Value::Array(_)) => Value::String("<clusterIPs>".to_owned()),
         // Columns that do not show a field are described in our own words.
