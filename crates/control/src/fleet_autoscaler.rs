@@ -71,6 +71,9 @@ impl Autoscalers {
             self.memories.forget(key);
             return Ok(None);
         };
+        if let Some(at) = self.memories.gathers_until(key) {
+            return Ok(Some(at));
+        }
         self.memories.looked(key, &autoscaler);
         let found = observe::fleet(&autoscaler, self);
         let seen = match &found {

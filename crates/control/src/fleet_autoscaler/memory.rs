@@ -11,9 +11,11 @@ use tokio::time::Instant;
 use super::act::Outcome;
 use crate::Key;
 
-/// How long after a change the look at it waits: what happens meanwhile is one burst, and is answered by one resize. Were the first
+/// How long nothing more has to change before a look: what comes together is one burst, and is answered by one resize. Were the first
 /// change of a burst answered alone, the others would wait behind the new game servers that it brings.
-pub(super) const BURST: Duration = Duration::from_millis(30);
+const QUIET: Duration = Duration::from_millis(20);
+/// How long a look waits for that at most.
+pub(super) const BURST: Duration = Duration::from_millis(60);
 /// The shortest time between two looks where someone is asked.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 /// How long the next look may be left to tell what was done: doing comes first while changes come in.
@@ -34,6 +36,8 @@ pub(super) struct Memories {
 pub(super) struct Memory {
     /// The sizes that were wanted lately.
     pub(super) history: History,
+    /// The first and the last change that no look has seen.
+    burst: Option<(Instant, Instant)>,
     /// Before when nobody is to be asked again.
     asks_at: Option<Instant>,
     generation: Option<i64>,
@@ -52,16 +56,24 @@ impl Memories {
             if memory.generation != generation {
                 *memory = Memory { generation, ..Memory::default() };
             }
+            memory.burst = None;
             memory.asks_at = asks.then(|| Instant::now() + BETWEEN_QUESTIONS);
         });
     }
 
-    /// Says when to look at a change that has just come.
-    pub(super) fn looks_at(&self, key: &Key) -> Instant {
-        let soon = Instant::now() + BURST;
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let asks_at = all.get(key).and_then(|memory| memory.asks_at);
-        asks_at.map_or(soon, |at| at.max(soon))
+    /// Notes a change, and says when to look at it.
+    pub(super) fn changed(&self, key: &Key) -> Instant {
+        let now = Instant::now();
+        self.with(key, |memory| {
+            let first = memory.burst.map_or(now, |(first, _)| first);
+            memory.burst = Some((first, now));
+            memory.looks_at().unwrap_or(now)
+        })
+    }
+
+    /// Says until when to wait with a look; `None`: it is time.
+    pub(super) fn gathers_until(&self, key: &Key) -> Option<Instant> {
+        self.with(key, |memory| memory.looks_at()).filter(|at| *at > Instant::now())
     }
 
     pub(super) fn forget(&self, key: &Key) {
@@ -75,6 +87,12 @@ impl Memories {
 }
 
 impl Memory {
+    fn looks_at(&self) -> Option<Instant> {
+        let (first, last) = self.burst?;
+        let at = (last + QUIET).min(first + BURST);
+        Some(self.asks_at.map_or(at, |asks_at| asks_at.max(at)))
+    }
+
     /// Notes what was done, and gives whether the status is to tell of a resize; `None`: the next look, which is about to come,
     /// tells.
     pub(super) fn tells(&mut self, is_resized: bool, another_comes: bool) -> Option<bool> {

@@ -92,7 +92,7 @@ impl Autoscalers {
 
     fn fleet_changed(&self, fleet: &Key) {
         for key in self.watchers.of(fleet) {
-            let at = self.memories.looks_at(&key);
+            let at = self.memories.changed(&key);
             self.queue.add_at(key, at);
         }
     }
