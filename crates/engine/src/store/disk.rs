@@ -203,8 +203,7 @@ impl Disk {
             job.write
         });
         let (changes, answers) = resolve(writes, shared);
-        let stored = if changes.is_empty() { Ok(()) } else { self.store(&changes) };
-        if let Err(why) = stored {
+        if let Err(why) = self.store(&changes) {
             tracing::error!(error = why, "could not store {} changes", changes.len());
             let failed = || Err(WriteError::Failed(why.clone()));
             waiting.into_iter().for_each(|done| drop(done.send(failed())));
