@@ -32,6 +32,13 @@ pub fn command(command: &mut Command) -> anyhow::Result<()> {
 pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);
     eprintln!("+ {shown}");
+    // What cargo says of xtask is not for what xtask starts: some build scripts look, and would run again, with all that needs them.
+    let of_xtask = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    for (name, _) in std::env::vars_os() {
+        if of_xtask.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     let status = command
         .current_dir(folder)
         .status()

@@ -11,7 +11,7 @@ mod serve;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(crate) use definition::{default, prepare_create, prepare_update, validate, warnings};
 pub(crate) use serve::{FINALIZER, install, settle, sync};
@@ -60,16 +60,12 @@ impl Custom {
         }
         let (new, was) = (document.get_mut("metadata"), old.map(|old| &old["metadata"]));
         if let Some(new) = new.filter(|new| was.is_none_or(|was| *was != **new)) {
-            // The largest part of metadata is mostly as it was.
-            let owners = new.get_mut("managedFields").filter(|owners| {
-                was.is_some_and(|was| was["managedFields"] == **owners && !owners.is_null())
-            });
-            let owners = owners.map(Value::take);
+            let kept = take_unchanged(new, was);
             let settled = metadata(new, "metadata")?;
             strict.extend(settled.strict);
             *new = settled.value;
-            if let Some(owners) = owners {
-                new["managedFields"] = owners;
+            if let Some(new) = new.as_object_mut() {
+                new.extend(kept);
             }
         }
         if let Some(schema) = &self.schema {
@@ -94,9 +90,37 @@ impl Custom {
         schema.map(|s| check::object(s, self.has_rules, document, old)).unwrap_or_default()
     }
 
+    /// Tells whether an object may be changed without reading more than this names. Where a schema looks at several members together,
+    /// all of them are read.
+    pub(crate) fn can_be_read_in_parts(&self, named: &mut Value) -> bool {
+        let Some(schema) = &self.schema else { return true };
+        read_combined(schema, named);
+        named.is_object()
+    }
+
     /// The shape that patches and server-side apply walk.
     pub(crate) fn types(&self) -> Option<Arc<Types>> {
         self.schema.as_ref().map(|s| Arc::new(s.shape()))
+    }
+}
+
+/// Takes out the members of an object that are as they were.
+fn take_unchanged(new: &mut Value, was: Option<&Value>) -> Map<String, Value> {
+    let (Some(new), Some(was)) = (new.as_object_mut(), was) else { return Map::new() };
+    let (kept, changed) =
+        std::mem::take(new).into_iter().partition(|(key, value)| was.get(key) == Some(value));
+    *new = changed;
+    kept
+}
+
+fn read_combined(schema: &Structural, named: &mut Value) {
+    if schema.combines() {
+        *named = Value::Null;
+    }
+    for (name, below) in named.as_object_mut().into_iter().flatten() {
+        if let Some(schema) = schema.properties.get(name).or_else(|| schema.values_schema()) {
+            read_combined(schema, below);
+        }
     }
 }
 

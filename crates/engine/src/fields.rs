@@ -10,6 +10,7 @@
 pub(crate) mod collect;
 pub(crate) mod compare;
 pub(crate) mod element;
+mod known;
 pub(crate) mod managers;
 pub(crate) mod merge;
 pub(crate) mod remove;
@@ -73,20 +74,23 @@ pub(crate) fn note_update(
     write: &Write<'_>,
     manager: &str,
 ) {
-    let mut versions = Versions::new(live, new, write);
-    versions.release(managers);
-    let Some(gained) = versions.at(write.api_version) else { return };
-    let mut gained = gained.modified.union(&gained.added).without_all_of(write.ignored);
-    gained.strip_metadata();
-    if gained.is_empty() {
-        return;
-    }
     let owner = Owner {
         manager: manager.to_owned(),
         operation: Operation::Update,
         api_version: write.api_version.to_owned(),
         subresource: write.subresource.to_owned(),
     };
+    let mut versions = Versions::new(live, new, write);
+    let gained = versions.at(write.api_version).map(|compared| {
+        let mut gained = compared.modified.union(&compared.added).without_all_of(write.ignored);
+        gained.strip_metadata();
+        gained
+    });
+    let gained = gained.unwrap_or_default();
+    versions.release(managers, &owner, &gained);
+    if gained.is_empty() {
+        return;
+    }
     // The scale of an object has no times of its own: whoever scales keeps the one it had, or none.
     let time = managers.get(&owner).and_then(|entry| entry.time.clone());
     managers.add(owner.clone(), gained, write.api_version, write.now);
@@ -124,13 +128,21 @@ impl<'a, 'w> Versions<'a, 'w> {
         self.compared.get(api_version).and_then(Option::as_ref)
     }
 
-    /// Takes changed and removed fields from all managers, and drops those that are left with nothing.
-    pub(crate) fn release(&mut self, managers: &mut Managers) {
-        managers.retain(|_, entry| {
+    /// Takes changed and removed fields from all managers, but from the writer not what it gains, and drops those that are
+    /// left with nothing.
+    fn release(&mut self, managers: &mut Managers, writer: &Owner, gained: &Set) {
+        // Whoever scales an object gains anew what it had.
+        let is_scaling = self.write.subresource == "scale";
+        managers.retain(|owner, entry| {
             let Some(compared) = self.at(&entry.api_version) else { return false };
-            entry.set.subtract(&compared.modified);
-            entry.set.subtract(&compared.added);
-            entry.set.subtract(&compared.removed);
+            let is_writer = owner == writer && !is_scaling;
+            for lost in [&compared.modified, &compared.added, &compared.removed] {
+                if is_writer {
+                    entry.set.subtract(&lost.difference(gained));
+                } else {
+                    entry.set.subtract(lost);
+                }
+            }
             !entry.set.is_empty()
         });
     }

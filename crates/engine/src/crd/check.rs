@@ -165,13 +165,13 @@ fn properties(
         }
     }
     for (name, child) in map {
-        if is_object_root && name == "metadata" {
+        let was = old.and_then(|old| old.get(name));
+        if (is_object_root && name == "metadata") || was == Some(child) {
             continue;
         }
         let inner = schema.properties.get(name).or_else(|| schema.values_schema());
         match inner {
             Some(inner) => {
-                let was = old.and_then(|old| old.get(name));
                 walk(inner, child, was, inner.is_embedded, &path.child(name), errors);
             }
             None if matches!(schema.additional_properties, Some(OrBool::Bool(false))) => {
@@ -215,9 +215,9 @@ fn lists(
     match value {
         Value::Object(map) => {
             for (name, child) in map {
-                if let Some(inner) = schema.properties.get(name).or_else(|| schema.values_schema())
-                {
-                    let was = old.and_then(|old| old.get(name));
+                let was = old.and_then(|old| old.get(name));
+                let inner = schema.properties.get(name).or_else(|| schema.values_schema());
+                if let Some(inner) = inner.filter(|_| was != Some(child)) {
                     lists(inner, child, was, &path.child(name), errors);
                 }
             }

@@ -25,14 +25,16 @@ fn walk(
     path: &str,
     unknown: &mut Vec<String>,
 ) -> Result<(), Error> {
-    if old.is_some_and(|old| *old == *value) {
-        return Ok(());
-    }
     match value {
         Value::Object(map) => {
             let free = schema.preserves_unknown || schema.keeps_all();
             let mut dropped = Vec::new();
+            let is_as_it_was =
+                |key: &str, child: &Value| old.is_some_and(|old| old.get(key) == Some(child));
             for (key, child) in map.iter_mut() {
+                if is_as_it_was(key, child) {
+                    continue;
+                }
                 let step = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 if is_object_root && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
                     if key == "metadata" && !path.is_empty() && child.is_object() {

@@ -1,9 +1,11 @@
 //! Who are the managers of an object, and how are they written down?
 
 use super::Set;
+use super::known::Fields;
 use crate::quote::quote;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,17 +54,17 @@ pub(crate) struct Entry {
     pub(crate) api_version: String,
     /// As it was read, since a time that is not touched is written back as it was.
     pub(crate) time: Option<String>,
-    pub(crate) set: Set,
+    pub(crate) set: Fields,
 }
 
 /// A manager and what it owns, as objects have it.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct Written<F> {
     #[serde(skip_serializing_if = "String::is_empty")]
     api_version: String,
     fields_type: String,
-    fields_v1: Set,
+    fields_v1: F,
     #[serde(skip_serializing_if = "String::is_empty")]
     manager: String,
     operation: Option<Operation>,
@@ -70,6 +72,15 @@ struct Written {
     subresource: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
+}
+
+impl<F> Written<F> {
+    fn with<G>(self, read: impl FnOnce(F) -> Option<G>) -> Option<Written<G>> {
+        let Self { api_version, fields_type, fields_v1, manager, operation, subresource, time } =
+            self;
+        let fields_v1 = read(fields_v1)?;
+        Some(Written { api_version, fields_type, fields_v1, manager, operation, subresource, time })
+    }
 }
 
 /// The managers of one object.
@@ -81,33 +92,31 @@ pub(crate) struct Managers {
 impl Managers {
     /// Reads an object's managers; `None` when what it says cannot be read.
     pub(crate) fn decode(object: &Value) -> Option<Self> {
-        let written: Vec<Written> = match &object["metadata"]["managedFields"] {
-            Value::Null => Vec::new(),
+        let known: Option<Vec<Written<Fields>>> = match &object["metadata"]["managedFields"] {
+            Value::Null => Some(Vec::new()),
             // As `Parts` leaves it.
-            Value::String(text) => serde_json::from_str(text).ok()?,
-            written => Deserialize::deserialize(written).ok()?,
+            Value::String(text) => {
+                let written: Vec<Written<Option<&RawValue>>> = serde_json::from_str(text).ok()?;
+                written.into_iter().map(|w| w.with(|text| Fields::read(text?).ok())).collect()
+            }
+            written => {
+                let written = Vec::<Written<Set>>::deserialize(written).ok()?;
+                written.into_iter().map(|w| w.with(|set| Some(set.into()))).collect()
+            }
         };
         let mut entries = BTreeMap::new();
-        for Written {
-            api_version,
-            fields_type,
-            fields_v1,
-            manager,
-            operation,
-            subresource,
-            time,
-        } in written
-        {
-            let operation = operation?;
-            if api_version.is_empty() || fields_type != FIELDS_V1 {
+        for written in known? {
+            let operation = written.operation?;
+            if written.api_version.is_empty() || written.fields_type != FIELDS_V1 {
                 return None;
             }
             let of_owner = match operation {
                 Operation::Apply => String::new(),
-                Operation::Update => api_version.clone(),
+                Operation::Update => written.api_version.clone(),
             };
+            let Written { api_version, manager, subresource, time, fields_v1: set, .. } = written;
             let owner = Owner { manager, operation, api_version: of_owner, subresource };
-            entries.insert(owner, Entry { api_version, time, set: fields_v1 });
+            entries.insert(owner, Entry { api_version, time, set });
         }
         Some(Self { entries })
     }
@@ -161,7 +170,7 @@ impl Managers {
         let entry = self.entries.entry(owner).or_insert_with(|| Entry {
             api_version: api_version.to_owned(),
             time: None,
-            set: Set::default(),
+            set: Set::default().into(),
         });
         entry.set.add(&fields);
         entry.time = Some(second(now));
@@ -225,7 +234,7 @@ impl Managers {
                 &b.subresource,
             ))
         });
-        let written: Vec<Written> = entries.into_iter().map(written).collect();
+        let written: Vec<Written<Fields>> = entries.into_iter().map(written).collect();
         let is_text = live.is_some_and(|live| live["metadata"]["managedFields"].is_string());
         let managers = if is_text {
             serde_json::to_string(&written).map(Value::String)
@@ -238,7 +247,7 @@ impl Managers {
 
 const FIELDS_V1: &str = "FieldsV1";
 
-fn written((owner, entry): (Owner, Entry)) -> Written {
+fn written((owner, entry): (Owner, Entry)) -> Written<Fields> {
     Written {
         api_version: entry.api_version,
         fields_type: FIELDS_V1.to_owned(),

@@ -104,6 +104,24 @@ impl Set {
         difference
     }
 
+    /// Tells whether all paths of another set are in this one.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        other.nodes.iter().all(|(element, theirs)| {
+            self.nodes.get(element).is_some_and(|node| {
+                (node.is_member || !theirs.is_member) && node.children.contains(&theirs.children)
+            })
+        })
+    }
+
+    /// Tells whether a path is in both sets.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        other.nodes.iter().any(|(element, theirs)| {
+            self.nodes.get(element).is_some_and(|node| {
+                (node.is_member && theirs.is_member) || node.children.meets(&theirs.children)
+            })
+        })
+    }
+
     /// Removes the paths of another set, and only these: longer paths stay.
     pub fn subtract(&mut self, other: &Self) {
         if other.is_empty() {

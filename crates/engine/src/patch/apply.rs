@@ -136,13 +136,13 @@ fn attempt(
     let set = collect(applied, shape).without_all_of(write.ignored);
     let previous = managers.get(&owner).cloned();
     let time = previous.as_ref().and_then(|entry| entry.time.clone());
-    managers.insert(owner.clone(), Entry { api_version: write.api_version.to_owned(), time, set });
+    managers.insert(owner.clone(), Entry { api_version: write.api_version.to_owned(), time, set: set.into() });
     let mut new = prune(&merged, &managers, previous.as_ref(), write);
     settle_ownership(live, &new, &mut managers, &owner, write, force)?;
     drop_hollow(&mut new, &merged);
     managers.retain(|other, entry| {
         if *other == owner {
-            entry.set.strip_metadata();
+            entry.set.change().strip_metadata();
         }
         !entry.set.is_empty()
     });

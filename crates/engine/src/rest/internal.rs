@@ -18,6 +18,7 @@ use super::query::Query;
 use super::{Call, Caller, update};
 use crate::core::Core;
 use crate::resource::Resource;
+use crate::store::Parts;
 use crate::table::Include;
 
 pub(crate) use super::pods::set_condition;
@@ -95,7 +96,7 @@ pub(crate) async fn change(
     edit: impl Fn(&mut Value),
 ) {
     let call = Call::internal(core, resource, namespace, Some(name));
-    let parts = update::parts(&call, fields);
+    let parts = update::parts(&call, Parts::whole(fields));
     let changed = update::change(&call, false, Owners::Noted, parts, |old| {
         let mut object = old.cloned().unwrap_or_default();
         edit(&mut object);

@@ -105,16 +105,10 @@ impl Patch {
     /// Tells which parts of an object the patch changes.
     fn parts(&self, call: &Call) -> Parts {
         let changes_owners = !self.document["metadata"]["managedFields"].is_null();
-        match &self.document {
-            Value::Object(fields) if self.form == Form::Merge && !changes_owners => {
-                update::parts(call, fields.keys())
-            }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_)
-            | Value::Object(_) => Parts::All,
+        if self.form == Form::Merge && self.document.is_object() && !changes_owners {
+            update::parts(call, self.document.clone())
+        } else {
+            Parts::All
         }
     }
 

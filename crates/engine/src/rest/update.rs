@@ -50,16 +50,20 @@ pub(super) fn check_name(call: &Call, object: &Value) -> Answer<()> {
     Err(Status::bad_request(why))
 }
 
-/// Gives what must be read to change the metadata and these fields: no more, if nothing looks at what does not change.
-pub(super) fn parts<F: AsRef<str>>(call: &Call, fields: impl IntoIterator<Item = F>) -> Parts {
+/// Gives what must be read to change what this names, as a merge patch does: no more, if nothing looks at what does not change.
+pub(super) fn parts(call: &Call, mut named: Value) -> Parts {
     let resource = &call.resource;
     let is_asked_about = || {
         let ours = api::find(Some(&resource.api_version()), &resource.kind);
         ours.is_some_and(|ours| ours.asks_about_changes())
     };
-    let is_free = call.is_internal || (resource.custom.is_some() && !is_asked_about());
+    let is_free = match &resource.custom {
+        Some(custom) => custom.can_be_read_in_parts(&mut named) && !is_asked_about(),
+        None => false,
+    };
+    let is_free = is_free || call.is_internal;
     if is_free && convert::is_kept_as_served(resource) && !call.query.is_dry_run() {
-        Parts::Some(fields.into_iter().map(|field| field.as_ref().to_owned()).collect())
+        Parts::Named(named)
     } else {
         Parts::All
     }
@@ -85,8 +89,12 @@ pub(super) async fn change(
             return Ok(Changed { written, is_new: true });
         };
         let old = match &parts {
-            Parts::All => call.value(&seen),
-            some => seen.parts(&resource.api_version(), &resource.kind, some),
+            Parts::All => Some(call.value(&seen)),
+            Parts::Named(_) => seen.parts(&resource.api_version(), &resource.kind, &parts),
+        };
+        let Some(old) = old else {
+            parts = Parts::All;
+            continue;
         };
         let made = make(Some(&old))
             .and_then(|mut new| prepare(call, &mut new, &old, owners).map(|()| new));
@@ -99,7 +107,7 @@ pub(super) async fn change(
         if call.query.is_dry_run() {
             return Ok(Changed { written: Written::WouldBe(new), is_new: false });
         }
-        let body = Body::of(&convert::kept(resource, &new), &parts);
+        let body = Body::changed(&convert::kept(resource, &new), &old, &parts);
         if body.is_same(&seen) && !is_gone {
             return Ok(Changed { written: Written::Stored(seen), is_new: false });
         }

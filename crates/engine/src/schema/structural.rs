@@ -105,6 +105,12 @@ impl Structural {
             || inside(self.values_schema())
     }
 
+    /// Whether it says something about a value as a whole, by other schemas.
+    pub(crate) fn combines(&self) -> bool {
+        let lists = [&self.all_of, &self.any_of, &self.one_of];
+        self.not.is_some() || lists.iter().any(|list| !list.is_empty())
+    }
+
     /// Whether it or anything inside has a default.
     pub(crate) fn has_defaults(&self) -> bool {
         let inside = |s: Option<&Structural>| s.is_some_and(Structural::has_defaults);

@@ -35,6 +35,8 @@ const CACHE: usize = 16 << 20;
 const TOGETHER: usize = 4096;
 /// How long others are waited for that write at the same time. Who is alone does not wait.
 const COMPANY: Duration = Duration::from_micros(400);
+/// The more write at the same time, the longer is waited for them: so many times as long, at most.
+const LONGEST: u32 = 5;
 /// Changes are folded by the thousand, which is cheaper than one by one.
 const FOLD: usize = 1024;
 
@@ -173,17 +175,17 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
     pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
-        let mut has_company = false;
+        let mut company = 0_u32;
         loop {
             match queue.recv_timeout(Duration::from_secs(30)) {
                 Ok(first) => {
                     // One commit for many costs little more than one for one.
-                    if has_company {
-                        std::thread::sleep(COMPANY);
+                    if company > 0 {
+                        std::thread::sleep(COMPANY * (company / 8).clamp(1, LONGEST));
                     }
                     let rest = queue.try_iter().take(TOGETHER - 1);
                     let jobs: Vec<Job> = std::iter::once(first).chain(rest).collect();
-                    has_company = jobs.len() > 1;
+                    company = u32::try_from(jobs.len() - 1).unwrap_or(u32::MAX);
                     self.together(jobs, shared);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {

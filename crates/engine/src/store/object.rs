@@ -4,14 +4,13 @@
 //! third is only known when the object is stored. What is kept starts with its metadata, so that all three can be
 //! put in front without reading it. In memory it may be kept as a difference: see `pack`.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::Deserialize as _;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -19,6 +18,9 @@ use super::pack::{Packed, Packer};
 
 /// What every kept object starts with.
 const START: &[u8] = br#"{"metadata":{"#;
+
+/// These parts of the metadata are read only where they are named; what identifies an object, or is the API's own, always.
+const LARGE: [&str; 5] = ["annotations", "finalizers", "labels", "managedFields", "ownerReferences"];
 
 /// How much of an object is read to change it.
 ///
@@ -28,20 +30,96 @@ const START: &[u8] = br#"{"metadata":{"#;
 pub(crate) enum Parts {
     /// All of it.
     All,
-    /// The metadata but for `managedFields`, and these fields.
-    Some(Vec<String>),
+    /// What this names, as a merge patch does: a member that is an object names members in its turn, any other is read whole.
+    Named(Value),
 }
 
+/// How much of one value is read.
+#[derive(Clone, Copy)]
+enum Reading<'a> {
+    Whole,
+    Text,
+    /// Who owns what: a text also after it has changed.
+    Owners,
+    /// The members that are named; the others are texts.
+    Members(Named<'a>),
+    /// The same, of the whole object.
+    Object(Named<'a>),
+    /// The same, and all that is not large.
+    Metadata(Named<'a>),
+}
+
+type Named<'a> = Option<&'a Map<String, Value>>;
+
 impl Parts {
-    fn are_read(&self, field: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Some(read) => field == "metadata" || read.iter().any(|name| name == field),
-        }
+    /// Names these fields as a whole, and all metadata but for who owns what.
+    pub(crate) fn whole(fields: &[&str]) -> Value {
+        let metadata = LARGE.into_iter().filter(|field| *field != "managedFields");
+        let metadata: Map<String, Value> = metadata.map(|f| (f.to_owned(), Value::Null)).collect();
+        let fields = fields.iter().map(|field| ((*field).to_owned(), Value::Null));
+        fields.chain([("metadata".to_owned(), metadata.into())]).collect()
     }
 
-    fn are_read_of_metadata(&self, field: &str) -> bool {
-        matches!(self, Self::All) || field != "managedFields"
+    fn reading(&self) -> Reading<'_> {
+        match self {
+            Self::All => Reading::Whole,
+            Self::Named(named) => Reading::Object(named.as_object()),
+        }
+    }
+}
+
+impl Reading<'_> {
+    /// How much is read of a member.
+    fn of(self, key: &str) -> Self {
+        let (Self::Members(named) | Self::Object(named) | Self::Metadata(named)) = self else {
+            return self;
+        };
+        match (self, named.and_then(|named| named.get(key))) {
+            (Self::Object(_), named) if key == "metadata" => {
+                Self::Metadata(named.and_then(Value::as_object))
+            }
+            (Self::Metadata(_), None) if key == "managedFields" => Self::Owners,
+            (Self::Metadata(_), None) if !LARGE.contains(&key) => Self::Whole,
+            (_, None) => Self::Text,
+            (Self::Object(_) | Self::Members(_), Some(Value::Object(named))) => {
+                Self::Members(Some(named))
+            }
+            (_, Some(_)) => Self::Whole,
+        }
+    }
+}
+
+/// Reads the members of an object, and of what is in it.
+impl<'de> DeserializeSeed<'de> for Reading<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self {
+            Self::Whole => Value::deserialize(deserializer),
+            Self::Text | Self::Owners => <&RawValue>::deserialize(deserializer).map(|text| text.get().into()),
+            Self::Members(_) | Self::Object(_) | Self::Metadata(_) => {
+                deserializer.deserialize_map(Members(self))
+            }
+        }
+    }
+}
+
+struct Members<'a>(Reading<'a>);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(self.0.of(&key))?;
+            members.insert(key, value);
+        }
+        Ok(Value::Object(members))
     }
 }
 
@@ -59,25 +137,29 @@ pub(crate) struct Object {
 impl Body {
     /// Takes down an object. Its metadata has at least a name.
     pub(crate) fn new(object: &Value) -> Self {
-        Self::of(object, &Parts::All)
+        Self::changed(object, &Value::Null, &Parts::All)
     }
 
-    /// Takes down an object of which these parts were read.
-    pub(crate) fn of(object: &Value, parts: &Parts) -> Self {
-        let empty = Map::new();
-        let object = object.as_object().unwrap_or(&empty);
-        let mut out = Vec::with_capacity(512);
+    /// Takes down what was made of an object of which these parts were read.
+    pub(crate) fn changed(object: &Value, old: &Value, parts: &Parts) -> Self {
+        let reading = parts.reading();
+        let mut out = Vec::with_capacity(old.as_object().map_or(512, |_| 4096));
         out.extend_from_slice(START);
-        let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+        let (metadata, was) = (&object["metadata"], &old["metadata"]);
+        let of_metadata = reading.of("metadata");
         let mut is_first = true;
-        for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
-            member(&mut out, key, value, parts.are_read_of_metadata(key), is_first);
+        for (key, value) in members(metadata).filter(|(key, _)| *key != "resourceVersion") {
+            if !is_first {
+                out.push(b',');
+            }
             is_first = false;
+            member(&mut out, key, value, was.get(key), of_metadata.of(key));
         }
         out.push(b'}');
         let known = ["apiVersion", "kind", "metadata"];
-        for (key, value) in object.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
-            member(&mut out, key, value, parts.are_read(key), false);
+        for (key, value) in members(object).filter(|(key, _)| !known.contains(&key.as_str())) {
+            out.push(b',');
+            member(&mut out, key, value, old.get(key), reading.of(key));
         }
         out.push(b'}');
         Self(Packed::Whole(Bytes::from(out.into_boxed_slice())))
@@ -105,21 +187,32 @@ impl Body {
     }
 }
 
-fn member(out: &mut Vec<u8>, key: &str, value: &Value, is_read: bool, is_first: bool) {
-    if !is_first {
-        out.push(b',');
-    }
-    let written = serde_json::to_writer(&mut *out, key).and_then(|()| {
-        out.push(b':');
-        match value.as_str().filter(|_| !is_read) {
-            Some(text) => {
-                out.extend_from_slice(text.as_bytes());
-                Ok(())
-            }
-            None => serde_json::to_writer(&mut *out, value),
+fn members(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten()
+}
+
+fn member(out: &mut Vec<u8>, key: &str, value: &Value, old: Option<&Value>, reading: Reading<'_>) {
+    const SURE: &str = "JSON values can always be written to memory";
+    serde_json::to_writer(&mut *out, key).expect(SURE);
+    out.push(b':');
+    match (reading, value) {
+        // A string that was not there before is one: someone filled it in.
+        (Reading::Text, Value::String(text)) if old == Some(value) => {
+            out.extend_from_slice(text.as_bytes());
         }
-    });
-    written.expect("JSON values can always be written to memory");
+        (Reading::Owners, Value::String(text)) => out.extend_from_slice(text.as_bytes()),
+        (Reading::Members(_), Value::Object(members)) => {
+            out.push(b'{');
+            for (index, (key, value)) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                member(out, key, value, old.and_then(|old| old.get(key)), reading.of(key));
+            }
+            out.push(b'}');
+        }
+        (_, value) => serde_json::to_writer(&mut *out, value).expect(SURE),
+    }
 }
 
 impl Object {
@@ -195,49 +288,25 @@ impl Object {
 
     /// Reads the object.
     pub(crate) fn value(&self, api_version: &str, kind: &str) -> Value {
-        self.parts(api_version, kind, &Parts::All)
+        let value = serde_json::from_slice(&self.body.bytes());
+        self.completed(value.expect("only valid JSON is ever kept"), api_version, kind)
     }
 
-    /// Reads parts of the object.
-    pub(crate) fn parts(&self, api_version: &str, kind: &str, parts: &Parts) -> Value {
+    /// Reads parts of the object; `None` where members are named of something that has none.
+    pub(crate) fn parts(&self, api_version: &str, kind: &str, parts: &Parts) -> Option<Value> {
         let body = self.body.bytes();
-        let value = match parts {
-            Parts::All => serde_json::from_slice(&body),
-            Parts::Some(_) => read(&body, parts),
-        };
-        let mut value: Value = value.expect("only valid JSON is ever kept");
+        let reader = &mut serde_json::Deserializer::from_slice(&body);
+        let value = parts.reading().deserialize(reader).ok()?;
+        Some(self.completed(value, api_version, kind))
+    }
+
+    fn completed(&self, mut value: Value, api_version: &str, kind: &str) -> Value {
         value["apiVersion"] = api_version.into();
         value["kind"] = kind.into();
         value["metadata"]["resourceVersion"] = self.version.to_string().into();
         value
     }
 }
-
-fn read(body: &[u8], parts: &Parts) -> serde_json::Result<Value> {
-    let members = |text: &str,
-                   is_read: &dyn Fn(&str) -> bool,
-                   read: &dyn Fn(&str, &str) -> serde_json::Result<Value>| {
-        let texts: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(text)?;
-        let values = texts.into_iter().map(|(Key(key), text)| {
-            let text = text.get();
-            let value = if is_read(&key) { read(&key, text)? } else { text.into() };
-            Ok((key.into_owned(), value))
-        });
-        values.collect::<serde_json::Result<Map<String, Value>>>().map(Value::Object)
-    };
-    let value = |_: &str, text: &str| serde_json::from_str(text);
-    let of_metadata = |field: &str| parts.are_read_of_metadata(field);
-    let field = |key: &str, text: &str| match key {
-        "metadata" => members(text, &of_metadata, &value),
-        _ => serde_json::from_str(text),
-    };
-    let text = std::str::from_utf8(body).map_err(serde::de::Error::custom)?;
-    members(text, &|field| parts.are_read(field), &field)
-}
-
-/// A name in an object, borrowed where it is written as it is.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -264,20 +333,32 @@ mod tests {
     #[test]
     fn parts_of_an_object_are_read_and_the_rest_is_written_back_as_it_was() {
         let kept = json!({
-            "apiVersion": "y/v2", "kind": "Y", "spec": {"a": "\u{1f600}\n", "b": [1, 2.5, null]}, "status": {"c": "\"d\""},
-            "metadata": {"name": "a\"b", "managedFields": [{"manager": "m"}], "resourceVersion": "42"},
+            "apiVersion": "y/v2", "kind": "Y", "spec": {"a": "\u{1f600}\n", "b": [1, 2.5, null]},
+            "status": {"c": "\"d\"", "e": {"f": "g", "h": "i\u{1f600}"}, "j": "k"},
+            "metadata": {"name": "a\"b", "labels": {"l": "m"}, "managedFields": [{"manager": "m"}], "resourceVersion": "42"},
         });
         let object = Body::new(&kept).at(42);
-        let parts = Parts::Some(vec!["status".to_owned()]);
-        let mut read = object.parts("y/v2", "Y", &parts);
-        assert_eq!(read["status"], kept["status"]);
-        assert_eq!(read["metadata"]["name"], kept["metadata"]["name"]);
-        assert!(read["spec"].is_string() && read["metadata"]["managedFields"].is_string());
-        assert!(Body::of(&read, &parts).is_same(&object));
-        read["status"] = json!({"c": "e"});
-        let mut wanted = kept;
-        wanted["status"] = json!({"c": "e"});
-        assert_eq!(Body::of(&read, &parts).at(42).value("y/v2", "Y"), wanted);
+        let parts = Parts::Named(json!({"metadata": {"labels": {"n": "o"}}, "status": {"c": 1, "e": {"f": 2}, "p": 3}}));
+        let old = object.parts("y/v2", "Y", &parts).unwrap();
+        for read in ["/metadata/name", "/metadata/labels", "/status/c", "/status/e/f"] {
+            assert_eq!(old.pointer(read), kept.pointer(read), "{read}");
+        }
+        for text in ["/metadata/managedFields", "/spec", "/status/e/h", "/status/j"] {
+            let wanted = kept.pointer(text).unwrap().to_string();
+            assert_eq!(old.pointer(text), Some(&Value::from(wanted)), "{text}");
+        }
+        assert!(Body::changed(&old, &old, &parts).is_same(&object));
+        let (mut new, mut wanted) = (old.clone(), kept);
+        for changed in [&mut new, &mut wanted] {
+            changed["status"]["c"] = "e".into();
+            // Not named, as what a schema fills in is not.
+            changed["status"]["e"]["q"] = "r".into();
+            changed["metadata"]["labels"]["n"] = "o".into();
+            changed["status"].as_object_mut().unwrap().remove("j");
+        }
+        assert_eq!(Body::changed(&new, &old, &parts).at(42).value("y/v2", "Y"), wanted);
+        let too_deep = Parts::Named(json!({"status": {"c": {"d": 1}}}));
+        assert!(object.parts("y/v2", "Y", &too_deep).is_none());
     }
 
     #[test]
