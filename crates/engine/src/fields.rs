@@ -137,10 +137,10 @@ impl<'a, 'w> Versions<'a, 'w> {
             let Some(compared) = self.at(&entry.api_version) else { return false };
             let is_writer = owner == writer && !is_scaling;
             for lost in [&compared.modified, &compared.added, &compared.removed] {
-                if is_writer {
-                    entry.set.subtract(&lost.difference(gained));
-                } else {
+                if !is_writer {
                     entry.set.subtract(lost);
+                } else if !gained.contains(lost) {
+                    entry.set.subtract(&lost.difference(gained));
                 }
             }
             !entry.set.is_empty()

@@ -114,11 +114,13 @@ async fn dispatch(
         return system::answer(core, &parts).await;
     };
     let served = core.registry.served();
-    if !served.iter().any(|((group, _), _)| *group == address.group) {
+    let Some(resource) = served.find(&address.group, &address.version, &address.plural) else {
+        if served.iter().any(|((group, _), _)| *group == address.group) {
+            return Err(Status::no_such_resource());
+        }
         return Ok(form::text(404, "404 page not found\n"));
-    }
-    let resource = served.find(&address.group, &address.version, &address.plural);
-    let resource = Arc::clone(resource.ok_or_else(Status::no_such_resource)?);
+    };
+    let resource = Arc::clone(resource);
     let subresource = match address.subresource.as_deref() {
         None => None,
         Some(name) => {

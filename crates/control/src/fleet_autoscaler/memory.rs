@@ -13,9 +13,9 @@ use crate::Key;
 
 /// How long nothing more has to change before a look: what comes together is one burst, and is answered by one resize. Were the first
 /// change of a burst answered alone, the others would wait behind the new game servers that it brings.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(30);
 /// How long a look waits for that at most.
-pub(super) const BURST: Duration = Duration::from_millis(60);
+pub(super) const BURST: Duration = Duration::from_millis(100);
 /// The shortest time between two looks where someone is asked.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 /// How long the next look may be left to tell what was done: doing comes first while changes come in.
@@ -36,7 +36,7 @@ pub(super) struct Memories {
 pub(super) struct Memory {
     /// The sizes that were wanted lately.
     pub(super) history: History,
-    /// The first and the last change that no look has seen.
+    /// The first change that no look has seen, and the last that belongs to a burst.
     burst: Option<(Instant, Instant)>,
     /// Before when nobody is to be asked again.
     asks_at: Option<Instant>,
@@ -61,12 +61,13 @@ impl Memories {
         });
     }
 
-    /// Notes a change, and says when to look at it.
-    pub(super) fn changed(&self, key: &Key) -> Instant {
+    /// Notes a change, and says when to look at it. A burst is of servers that players take or leave: what follows from the size it
+    /// was given, such as new servers, does not make it longer.
+    pub(super) fn changed(&self, key: &Key, is_of_players: bool) -> Instant {
         let now = Instant::now();
         self.with(key, |memory| {
-            let first = memory.burst.map_or(now, |(first, _)| first);
-            memory.burst = Some((first, now));
+            let (first, last) = memory.burst.unwrap_or((now, now));
+            memory.burst = Some((first, if is_of_players { now } else { last }));
             memory.looks_at().unwrap_or(now)
         })
     }

@@ -55,7 +55,7 @@ pub(super) fn changes(all: &Arc<Autoscalers>) {
             && let Some(fleet) = new.or(old)
             && fleet_matters(old.map(Arc::as_ref), new.map(Arc::as_ref))
         {
-            all.fleet_changed(&Key::of(&fleet.metadata));
+            all.fleet_changed(&Key::of(&fleet.metadata), false);
         }
     });
     let weak = Arc::downgrade(all);
@@ -64,7 +64,7 @@ pub(super) fn changes(all: &Arc<Autoscalers>) {
             && server_matters(old.map(|s| &*s.view), new.map(|s| &*s.view))
             && let Some(fleet) = new.or(old).and_then(|server| fleet_of(server))
         {
-            all.fleet_changed(&fleet);
+            all.fleet_changed(&fleet, old.is_some() && new.is_some());
         }
     });
 }
@@ -77,7 +77,7 @@ impl Autoscalers {
             // Whoever else names the old fleet may be its owner now.
             was.inspect(|fleet| {
                 self.watchers.remove(fleet, &key);
-                self.fleet_changed(fleet);
+                self.fleet_changed(fleet, false);
             });
             is.inspect(|fleet| self.watchers.add(Key::clone(fleet), key.clone()));
         }
@@ -90,9 +90,9 @@ impl Autoscalers {
         }
     }
 
-    fn fleet_changed(&self, fleet: &Key) {
+    fn fleet_changed(&self, fleet: &Key, is_of_players: bool) {
         for key in self.watchers.of(fleet) {
-            let at = self.memories.changed(&key);
+            let at = self.memories.changed(&key, is_of_players);
             self.queue.add_at(key, at);
         }
     }

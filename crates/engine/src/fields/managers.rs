@@ -179,13 +179,14 @@ impl Managers {
     /// Throws the oldest updaters of each version together when there are too many.
     pub(crate) fn cap(&mut self) {
         let is_updater = |(owner, _): &(&Owner, &Entry)| owner.operation == Operation::Update;
-        let mut updaters: Vec<(i64, Owner)> = self
-            .entries
-            .iter()
-            .filter(is_updater)
+        let updaters = self.entries.iter().filter(is_updater);
+        let mut count = updaters.clone().count();
+        if count <= MOST_UPDATERS {
+            return;
+        }
+        let mut updaters: Vec<(i64, Owner)> = updaters
             .map(|(owner, entry)| (seconds(entry.time.as_deref()), owner.clone()))
             .collect();
-        let mut count = updaters.len();
         updaters.sort();
         let mut first: BTreeMap<String, Owner> = BTreeMap::new();
         for (_, owner) in updaters {
@@ -223,18 +224,22 @@ impl Managers {
         if self.entries.is_empty() {
             return clear(object);
         }
-        let mut entries: Vec<(Owner, Entry)> = self.entries.into_iter().collect();
-        entries.sort_by(|(a, x), (b, y)| {
-            let key =
-                |owner: &Owner, entry: &Entry| (owner.operation, seconds(entry.time.as_deref()));
-            (key(a, x), &a.manager, &x.api_version, &a.subresource).cmp(&(
-                key(b, y),
+        let mut entries: Vec<(i64, Owner, Entry)> = self
+            .entries
+            .into_iter()
+            .map(|(owner, entry)| (seconds(entry.time.as_deref()), owner, entry))
+            .collect();
+        entries.sort_by(|(at, a, x), (other, b, y)| {
+            (a.operation, at, &a.manager, &x.api_version, &a.subresource).cmp(&(
+                b.operation,
+                other,
                 &b.manager,
                 &y.api_version,
                 &b.subresource,
             ))
         });
-        let written: Vec<Written<Fields>> = entries.into_iter().map(written).collect();
+        let written: Vec<Written<Fields>> =
+            entries.into_iter().map(|(_, owner, entry)| written(owner, entry)).collect();
         let is_text = live.is_some_and(|live| live["metadata"]["managedFields"].is_string());
         let managers = if is_text {
             serde_json::to_string(&written).map(Value::String)
@@ -247,7 +252,7 @@ impl Managers {
 
 const FIELDS_V1: &str = "FieldsV1";
 
-fn written((owner, entry): (Owner, Entry)) -> Written<Fields> {
+fn written(owner: Owner, entry: Entry) -> Written<Fields> {
     Written {
         api_version: entry.api_version,
         fields_type: FIELDS_V1.to_owned(),

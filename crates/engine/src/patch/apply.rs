@@ -136,7 +136,10 @@ fn attempt(
     let set = collect(applied, shape).without_all_of(write.ignored);
     let previous = managers.get(&owner).cloned();
     let time = previous.as_ref().and_then(|entry| entry.time.clone());
-    managers.insert(owner.clone(), Entry { api_version: write.api_version.to_owned(), time, set: set.into() });
+    managers.insert(
+        owner.clone(),
+        Entry { api_version: write.api_version.to_owned(), time, set: set.into() },
+    );
     let mut new = prune(&merged, &managers, previous.as_ref(), write);
     settle_ownership(live, &new, &mut managers, &owner, write, force)?;
     drop_hollow(&mut new, &merged);

@@ -39,6 +39,10 @@ const COMPANY: Duration = Duration::from_micros(400);
 const LONGEST: u32 = 5;
 /// Changes are folded by the thousand, which is cheaper than one by one.
 const FOLD: usize = 1024;
+/// When nobody has written for this long, there is time for it.
+const IDLE: Duration = Duration::from_millis(50);
+/// More changes than this do not wait for such a time.
+const UNFOLDED: usize = 16 * FOLD;
 
 /// A write, and who waits for it.
 #[derive(Debug)]
@@ -175,9 +179,11 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
     pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
-        let mut company = 0_u32;
+        let (mut company, mut can_fold) = (0_u32, true);
         loop {
-            match queue.recv_timeout(Duration::from_secs(30)) {
+            let is_behind = can_fold && self.forgotten.len() >= FOLD;
+            let pause = if is_behind { IDLE } else { Duration::from_secs(30) };
+            match queue.recv_timeout(pause) {
                 Ok(first) => {
                     // One commit for many costs little more than one for one.
                     if company > 0 {
@@ -187,10 +193,11 @@ impl Disk {
                     let jobs: Vec<Job> = std::iter::once(first).chain(rest).collect();
                     company = u32::try_from(jobs.len() - 1).unwrap_or(u32::MAX);
                     self.together(jobs, shared);
+                    can_fold = true;
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.forgotten.extend(shared.show(Vec::new()));
-                    self.fold();
+                    can_fold = self.fold();
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
@@ -216,7 +223,7 @@ impl Disk {
             // Who no longer waits does not need the answer.
             let _ = done.send(answer);
         }
-        if self.forgotten.len() >= FOLD {
+        if self.forgotten.len() >= UNFOLDED {
             self.fold();
         }
     }
@@ -233,11 +240,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Folds forgotten changes into the objects. The log loses whole values only.
-    fn fold(&mut self) {
-        let Some(reached) = self.forgotten.last().map(|change| change.version()) else { return };
-        let values = self.log.partition_point(|last| *last <= reached);
-        let Some(&up_to) = values.checked_sub(1).and_then(|at| self.log.get(at)) else { return };
+    /// Folds forgotten changes into the objects, about a thousand; gives whether it could. The log loses whole values only.
+    fn fold(&mut self) -> bool {
+        let all = self.forgotten.last();
+        let values_to = |change: Option<&Arc<Change>>| {
+            change.map_or(0, |to| self.log.partition_point(|last| *last <= to.version()))
+        };
+        // A value of more changes than that goes as a whole.
+        let values = values_to(self.forgotten.get(FOLD - 1).or(all)).max(values_to(all).min(1));
+        let Some(&up_to) = values.checked_sub(1).and_then(|at| self.log.get(at)) else {
+            return false;
+        };
         let count = self.forgotten.partition_point(|change| change.version() <= up_to);
         let last: BTreeMap<String, &Change> = self.forgotten[..count]
             .iter()
@@ -257,14 +270,14 @@ impl Disk {
             writing.open_table(META)?.insert("objects", up_to)?;
             Ok(())
         });
-        match folded {
-            Ok(()) => {
-                self.forgotten.drain(..count);
-                self.log.drain(..values);
-            }
-            // They stay in the log, and are folded with the next ones.
-            Err(why) => tracing::warn!(error = why, "could not take old changes off the disk"),
+        if let Err(why) = folded {
+            // They stay in the log, and are folded later.
+            tracing::warn!(error = why, "could not take old changes off the disk");
+            return false;
         }
+        self.forgotten.drain(..count);
+        self.log.drain(..values);
+        true
     }
 
     fn transact(

@@ -9,8 +9,8 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::Deserialize as _;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -20,7 +20,8 @@ use super::pack::{Packed, Packer};
 const START: &[u8] = br#"{"metadata":{"#;
 
 /// These parts of the metadata are read only where they are named; what identifies an object, or is the API's own, always.
-const LARGE: [&str; 5] = ["annotations", "finalizers", "labels", "managedFields", "ownerReferences"];
+const LARGE: [&str; 5] =
+    ["annotations", "finalizers", "labels", "managedFields", "ownerReferences"];
 
 /// How much of an object is read to change it.
 ///
@@ -96,7 +97,9 @@ impl<'de> DeserializeSeed<'de> for Reading<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self {
             Self::Whole => Value::deserialize(deserializer),
-            Self::Text | Self::Owners => <&RawValue>::deserialize(deserializer).map(|text| text.get().into()),
+            Self::Text | Self::Owners => {
+                <&RawValue>::deserialize(deserializer).map(|text| text.get().into())
+            }
             Self::Members(_) | Self::Object(_) | Self::Metadata(_) => {
                 deserializer.deserialize_map(Members(self))
             }
@@ -338,7 +341,9 @@ mod tests {
             "metadata": {"name": "a\"b", "labels": {"l": "m"}, "managedFields": [{"manager": "m"}], "resourceVersion": "42"},
         });
         let object = Body::new(&kept).at(42);
-        let parts = Parts::Named(json!({"metadata": {"labels": {"n": "o"}}, "status": {"c": 1, "e": {"f": 2}, "p": 3}}));
+        let parts = Parts::Named(
+            json!({"metadata": {"labels": {"n": "o"}}, "status": {"c": 1, "e": {"f": 2}, "p": 3}}),
+        );
         let old = object.parts("y/v2", "Y", &parts).unwrap();
         for read in ["/metadata/name", "/metadata/labels", "/status/c", "/status/e/f"] {
             assert_eq!(old.pointer(read), kept.pointer(read), "{read}");

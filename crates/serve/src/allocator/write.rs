@@ -11,7 +11,7 @@ use std::time::Duration;
 use decide::allocation::{LAST_ALLOCATED, Request, Warning, apply};
 use decide::gameserver::GameServer;
 use jiff::Timestamp;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, ValidationDirective};
 use serde_json::{Map, Value, json};
 
 use super::server::Server;
@@ -89,7 +89,11 @@ impl Write {
 
     async fn send_once(&self, api: &Api<Server>, base: &Server) -> Result<Server, kube::Error> {
         let patch = Patch::Merge(&self.patch);
-        let params = PatchParams::default();
+        // Every field that is sent is one of the kind's: the API need not look for others.
+        let params = PatchParams {
+            field_validation: Some(ValidationDirective::Ignore),
+            ..PatchParams::default()
+        };
         within(api.patch(base.name(), &params, &patch)).await
     }
 
