@@ -57,11 +57,12 @@ pub(super) fn parts(call: &Call, mut named: Value) -> Parts {
         let ours = api::find(Some(&resource.api_version()), &resource.kind);
         ours.is_some_and(|ours| ours.asks_about_changes())
     };
-    let is_free = match &resource.custom {
-        Some(custom) => custom.can_be_read_in_parts(&mut named) && !is_asked_about(),
-        None => false,
-    };
-    let is_free = is_free || call.is_internal;
+    // What the engine does itself is not checked.
+    let is_free = call.is_internal
+        || resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.can_be_read_in_parts(&mut named) && !is_asked_about());
     if is_free && convert::is_kept_as_served(resource) && !call.query.is_dry_run() {
         Parts::Named(named)
     } else {

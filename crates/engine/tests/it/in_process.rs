@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch,
+    PatchParams, PostParams, PropagationPolicy,
 };
 use kube::runtime::watcher;
 use serde_json::json;
 
 use crate::ephemeral;
+use crate::keep::until;
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
     let mut map = ConfigMap {
@@ -135,4 +137,59 @@ async fn a_patch_does_what_its_dry_run_said() {
     let last = servers.patch("a", &PatchParams::default(), &freed).await.unwrap();
     assert_eq!(last.data["spec"]["template"]["spec"]["containers"][0]["name"], "g");
     assert!(servers.get_opt("a").await.unwrap().is_none());
+}
+
+/// Where a schema says something of an object as a whole, its patches and what the engine does to it still come out right.
+#[tokio::test(start_paused = true)]
+async fn a_schema_of_schemas_sees_all_of_an_object() {
+    let engine = ephemeral().await;
+    let crds = ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+    ));
+    let text = json!({"type": "string"});
+    let schema = json!({
+        "type": "object", "anyOf": [{"required": ["spec"]}],
+        "properties": {"spec": {
+            "type": "object", "properties": {"a": text, "b": text, "c": text},
+            "not": {"properties": {"a": {"enum": ["forbidden"]}, "b": {"enum": ["pair"]}}},
+        }},
+    });
+    let crd: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.dev"},
+        "spec": {
+            "group": "example.dev", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }))
+    .unwrap();
+    let definitions: Api<DynamicObject> = Api::all_with(engine.client(), &crds);
+    definitions.create(&PostParams::default(), &crd).await.unwrap();
+    let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.dev", "v1", "Widget"));
+    let widgets: Api<DynamicObject> = Api::namespaced_with(engine.client(), "default", &widgets);
+    until("the kind is served", || async { widgets.list(&ListParams::default()).await.is_ok() })
+        .await;
+    let widget: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"},
+        "spec": {"a": "forbidden", "b": "single", "c": "x"},
+    }))
+    .unwrap();
+    widgets.create(&PostParams::default(), &widget).await.unwrap();
+    let patched = |spec| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        let widgets = widgets.clone();
+        async move { widgets.patch("w", &PatchParams::default(), &patch).await }
+    };
+    let refused = patched(json!({"b": "pair"})).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 422), "{refused}");
+    let changed = patched(json!({"c": "y"})).await.unwrap();
+    assert_eq!(changed.data["spec"], json!({"a": "forbidden", "b": "single", "c": "y"}));
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    widgets.delete("w", &orphan).await.unwrap();
+    until("its finalizer goes", || async { widgets.get_opt("w").await.unwrap().is_none() }).await;
 }

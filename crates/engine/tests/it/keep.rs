@@ -23,7 +23,7 @@ where
 }
 
 /// Waits until something holds; time is paused, so that waiting takes none.
-async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     for _ in 0..200 {
         if holds().await {
             return;
