@@ -186,10 +186,19 @@ async fn a_schema_of_schemas_sees_all_of_an_object() {
     assert!(matches!(&refused, kube::Error::Api(status) if status.code == 422), "{refused}");
     let changed = patched(json!({"c": "y"})).await.unwrap();
     assert_eq!(changed.data["spec"], json!({"a": "forbidden", "b": "single", "c": "y"}));
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let owner = maps.create(&PostParams::default(), &config_map("owner", "1")).await.unwrap();
+    let uid = owner.metadata.uid.unwrap();
+    let owned = json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]}});
+    widgets.patch("w", &PatchParams::default(), &Patch::Merge(owned)).await.unwrap();
     let orphan = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
         ..DeleteParams::default()
     };
-    widgets.delete("w", &orphan).await.unwrap();
-    until("its finalizer goes", || async { widgets.get_opt("w").await.unwrap().is_none() }).await;
+    maps.delete("owner", &orphan).await.unwrap();
+    until("it has no owner", || async {
+        let owners = widgets.get("w").await.unwrap().metadata.owner_references;
+        owners.unwrap_or_default().is_empty()
+    })
+    .await;
 }
