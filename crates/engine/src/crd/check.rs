@@ -17,6 +17,9 @@ pub(super) fn object(
     old: Option<&Value>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if old == Some(document) {
+        return errors;
+    }
     walk(schema, document, old, true, &Path::default(), &mut errors);
     lists(schema, document, old, &Path::default(), &mut errors);
     if has_rules && !errors.is_empty() {
@@ -47,9 +50,6 @@ fn walk(
     path: &Path,
     errors: &mut Vec<FieldError>,
 ) {
-    if old == Some(value) {
-        return;
-    }
     if value.is_null() && (schema.nullable || schema.kind.is_empty()) {
         return;
     }
@@ -209,9 +209,6 @@ fn lists(
     path: &Path,
     errors: &mut Vec<FieldError>,
 ) {
-    if old == Some(value) {
-        return;
-    }
     match value {
         Value::Object(map) => {
             for (name, child) in map {

@@ -17,50 +17,38 @@ use super::Set;
 const MOST: usize = 512;
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<Box<str>, Arc<Known>>> = RefCell::default();
-}
-
-/// A set, and how it is written.
-#[derive(Debug)]
-pub(crate) struct Known {
-    text: Box<RawValue>,
-    set: Set,
+    static KNOWN: RefCell<HashMap<Box<str>, Fields>> = RefCell::default();
 }
 
 /// The fields of one manager.
-#[derive(Clone, Debug)]
-pub(crate) enum Fields {
-    /// As they were read.
-    Known(Arc<Known>),
-    Changed(Set),
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    set: Arc<Set>,
+    /// How they were written, while they are what was read.
+    text: Option<Arc<RawValue>>,
 }
 
 impl Fields {
     /// Reads a set.
     pub(crate) fn read(text: &RawValue) -> serde_json::Result<Self> {
         KNOWN.with_borrow_mut(|known| {
-            if let Some(known) = known.get(text.get()) {
-                return Ok(Self::Known(Arc::clone(known)));
+            if let Some(fields) = known.get(text.get()) {
+                return Ok(fields.clone());
             }
-            let set = serde_json::from_str(text.get())?;
-            let read = Arc::new(Known { text: text.to_owned(), set });
+            let set = Arc::new(serde_json::from_str(text.get())?);
+            let fields = Self { set, text: Some(text.to_owned().into()) };
             if known.len() == MOST {
                 known.clear();
             }
-            known.insert(text.get().into(), Arc::clone(&read));
-            Ok(Self::Known(read))
+            known.insert(text.get().into(), fields.clone());
+            Ok(fields)
         })
     }
 
     /// Gives the set to change it.
     pub(crate) fn change(&mut self) -> &mut Set {
-        if let Self::Known(known) = self {
-            *self = Self::Changed(known.set.clone());
-        }
-        match self {
-            Self::Changed(set) => set,
-            Self::Known(_) => unreachable!("it was just made a set of its own"),
-        }
+        self.text = None;
+        Arc::make_mut(&mut self.set)
     }
 
     /// Adds the paths of a set.
@@ -80,7 +68,7 @@ impl Fields {
 
 impl From<Set> for Fields {
     fn from(set: Set) -> Self {
-        Self::Changed(set)
+        Self { set: Arc::new(set), text: None }
     }
 }
 
@@ -88,18 +76,15 @@ impl Deref for Fields {
     type Target = Set;
 
     fn deref(&self) -> &Set {
-        match self {
-            Self::Known(known) => &known.set,
-            Self::Changed(set) => set,
-        }
+        &self.set
     }
 }
 
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Known(known) => known.text.serialize(serializer),
-            Self::Changed(set) => set.serialize(serializer),
+        match &self.text {
+            Some(text) => text.as_ref().serialize(serializer),
+            None => self.set.as_ref().serialize(serializer),
         }
     }
 }

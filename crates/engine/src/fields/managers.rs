@@ -74,15 +74,6 @@ struct Written<F> {
     time: Option<String>,
 }
 
-impl<F> Written<F> {
-    fn with<G>(self, read: impl FnOnce(F) -> Option<G>) -> Option<Written<G>> {
-        let Self { api_version, fields_type, fields_v1, manager, operation, subresource, time } =
-            self;
-        let fields_v1 = read(fields_v1)?;
-        Some(Written { api_version, fields_type, fields_v1, manager, operation, subresource, time })
-    }
-}
-
 /// The managers of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managers {
@@ -92,31 +83,45 @@ pub(crate) struct Managers {
 impl Managers {
     /// Reads an object's managers; `None` when what it says cannot be read.
     pub(crate) fn decode(object: &Value) -> Option<Self> {
-        let known: Option<Vec<Written<Fields>>> = match &object["metadata"]["managedFields"] {
-            Value::Null => Some(Vec::new()),
+        match &object["metadata"]["managedFields"] {
+            Value::Null => Some(Self::default()),
             // As `Parts` leaves it.
             Value::String(text) => {
                 let written: Vec<Written<Option<&RawValue>>> = serde_json::from_str(text).ok()?;
-                written.into_iter().map(|w| w.with(|text| Fields::read(text?).ok())).collect()
+                Self::of(written, |text| match text {
+                    Some(text) => Fields::read(text).ok(),
+                    None => Some(Fields::default()),
+                })
             }
             written => {
                 let written = Vec::<Written<Set>>::deserialize(written).ok()?;
-                written.into_iter().map(|w| w.with(|set| Some(set.into()))).collect()
+                Self::of(written, |set| Some(set.into()))
             }
-        };
+        }
+    }
+
+    fn of<F>(written: Vec<Written<F>>, read: impl Fn(F) -> Option<Fields>) -> Option<Self> {
         let mut entries = BTreeMap::new();
-        for written in known? {
-            let operation = written.operation?;
-            if written.api_version.is_empty() || written.fields_type != FIELDS_V1 {
+        for Written {
+            api_version,
+            fields_type,
+            fields_v1,
+            manager,
+            operation,
+            subresource,
+            time,
+        } in written
+        {
+            let operation = operation?;
+            if api_version.is_empty() || fields_type != FIELDS_V1 {
                 return None;
             }
             let of_owner = match operation {
                 Operation::Apply => String::new(),
-                Operation::Update => written.api_version.clone(),
+                Operation::Update => api_version.clone(),
             };
-            let Written { api_version, manager, subresource, time, fields_v1: set, .. } = written;
             let owner = Owner { manager, operation, api_version: of_owner, subresource };
-            entries.insert(owner, Entry { api_version, time, set });
+            entries.insert(owner, Entry { api_version, time, set: read(fields_v1)? });
         }
         Some(Self { entries })
     }
@@ -170,7 +175,7 @@ impl Managers {
         let entry = self.entries.entry(owner).or_insert_with(|| Entry {
             api_version: api_version.to_owned(),
             time: None,
-            set: Set::default().into(),
+            set: Fields::default(),
         });
         entry.set.add(&fields);
         entry.time = Some(second(now));

@@ -146,7 +146,7 @@ impl Body {
     /// Takes down what was made of an object of which these parts were read.
     pub(crate) fn changed(object: &Value, old: &Value, parts: &Parts) -> Self {
         let reading = parts.reading();
-        let mut out = Vec::with_capacity(old.as_object().map_or(512, |_| 4096));
+        let mut out = Vec::with_capacity(4096);
         out.extend_from_slice(START);
         let (metadata, was) = (&object["metadata"], &old["metadata"]);
         let of_metadata = reading.of("metadata");
