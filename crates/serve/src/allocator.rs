@@ -20,6 +20,7 @@ mod messages;
 mod record;
 mod serve;
 mod server;
+mod underway;
 mod watch;
 mod write;
 
@@ -39,6 +40,7 @@ use gate::Gate;
 pub use record::{Measured, Recorder};
 pub use serve::{Door, Doors, ServeError, aggregated, serve};
 use server::Server;
+use underway::Underway;
 use write::{Sent, Write};
 
 /// How an allocator is set up.
@@ -170,8 +172,11 @@ impl Allocator {
             let (answer, hears) = oneshot::channel();
             let claim =
                 Claim { request: Arc::clone(&request), answer, permit: Arc::clone(&permit) };
-            if !self.shared.choose(claim, skip(attempt)) {
-                return Ok(nothing(AllocationState::UnAllocated));
+            let chosen = self.shared.books().claim(claim, skip(attempt), Timestamp::now());
+            match chosen {
+                Err(_) => return Ok(nothing(AllocationState::UnAllocated)),
+                Ok(None) => {}
+                Ok(Some(flown)) => Underway::new(Arc::clone(&self.shared).fly(flown)).await,
             }
             match hears.await {
                 Ok(Verdict::Won(server)) => {
@@ -224,33 +229,29 @@ impl Shared {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chooses a server for a claim, and sends the write unless one is under way. Gives whether there was a server.
-    fn choose(self: &Arc<Self>, claim: Claim, skip: usize) -> bool {
-        match self.books().claim(claim, skip, Timestamp::now()) {
-            Err(_) => false,
-            Ok(None) => true,
-            Ok(Some(flown)) => {
-                // On its own, so that who asked may leave and the write is finished all the same.
-                tokio::spawn(Arc::clone(self).fly(flown));
-                true
-            }
+    /// Writes to a server, and goes on elsewhere for as long as someone waits for it.
+    async fn fly(self: Arc<Self>, first: Flown) {
+        if let Some(next) = self.fly_once(first).await {
+            tokio::spawn(async move {
+                let mut next = Some(next);
+                while let Some(flown) = next {
+                    next = self.fly_once(flown).await;
+                }
+            });
         }
     }
 
-    /// Writes to a server for as long as someone waits for it.
-    async fn fly(self: Arc<Self>, first: Flown) {
-        let mut next = Some(first);
-        while let Some(Flown { base, mut claims }) = next {
-            claims.retain(|claim| !claim.answer.is_closed());
-            let (landing, verdict) = match claims.as_slice() {
-                [] => (Landing::NotSent, Verdict::Lost),
-                claims => self.write(&base, claims).await,
-            };
-            let (leave, more) = self.books().land(&base, landing, Timestamp::now());
-            claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));
-            leave.into_iter().for_each(|claim| tell(claim, Verdict::Lost));
-            next = more;
-        }
+    /// Writes to a server once, tells who waited for it, and gives what is to be written next.
+    async fn fly_once(&self, Flown { base, mut claims }: Flown) -> Option<Flown> {
+        claims.retain(|claim| !claim.answer.is_closed());
+        let (landing, verdict) = match claims.as_slice() {
+            [] => (Landing::NotSent, Verdict::Lost),
+            claims => self.write(&base, claims).await,
+        };
+        let (leave, next) = self.books().land(&base, landing, Timestamp::now());
+        claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));
+        leave.into_iter().for_each(|claim| tell(claim, Verdict::Lost));
+        next
     }
 
     /// Sends one write for all who wait for it.

@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Ask only through this door
     #[arg(long, value_enum)]
     door: Option<Door>,
+    /// Ask only from so many clients at once
+    #[arg(long)]
+    clients: Option<usize>,
     /// How many allocated runs, and as many bare ones, for each figure
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -80,7 +83,7 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
         if options.door.is_some_and(|only| only != door) || !place.has(door) {
             continue;
         }
-        for clients in CLIENTS {
+        for clients in options.clients.map_or(CLIENTS.to_vec(), |only| vec![only]) {
             let size = most * clients.min(64) / 64 / 2 + most / 16;
             let size = if clients == 128 { most } else { size.min(most) };
             let (allocated, bare) = pairs(&place, door, clients, size, options.runs).await?;

@@ -118,10 +118,13 @@ pub(super) async fn change(
             expected: Some(seen.version()),
             body: (!is_gone).then_some(body),
         };
+        // Many wait for the disk at the same time: what they do not need is let go before.
+        drop(old);
+        let last = is_gone.then_some(new);
         match call.core.store.write(write).await {
             Ok(stored) => {
                 call.core.notice(resource);
-                let written = if is_gone { Written::WouldBe(new) } else { Written::Stored(stored) };
+                let written = last.map_or(Written::Stored(stored), Written::WouldBe);
                 return Ok(Changed { written, is_new: false });
             }
             Err(WriteError::Conflict) => {}

@@ -179,19 +179,14 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
     pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
-        let (mut company, mut can_fold) = (0_u32, true);
+        let (mut is_alone, mut can_fold) = (true, true);
         loop {
             let is_behind = can_fold && self.forgotten.len() >= FOLD;
             let pause = if is_behind { IDLE } else { Duration::from_secs(30) };
             match queue.recv_timeout(pause) {
                 Ok(first) => {
-                    // One commit for many costs little more than one for one.
-                    if company > 0 {
-                        std::thread::sleep(COMPANY * (company / 8).clamp(1, LONGEST));
-                    }
-                    let rest = queue.try_iter().take(TOGETHER - 1);
-                    let jobs: Vec<Job> = std::iter::once(first).chain(rest).collect();
-                    company = u32::try_from(jobs.len() - 1).unwrap_or(u32::MAX);
+                    let jobs = gather(first, queue, is_alone);
+                    is_alone = jobs.len() == 1;
                     self.together(jobs, shared);
                     can_fold = true;
                 }
@@ -288,6 +283,26 @@ impl Disk {
         work(&writing).map_err(|err| err.to_string())?;
         writing.commit().map_err(|err| err.to_string())
     }
+}
+
+/// Takes what is queued. One commit for many costs little more than one for one, so others are waited for as long as they
+/// keep coming; but not by who was alone before.
+fn gather(first: Job, queue: &mpsc::Receiver<Job>, is_alone: bool) -> Vec<Job> {
+    let mut jobs = vec![first];
+    let us: u64 = std::env::var("COMPANY").ok().and_then(|v| v.parse().ok()).unwrap_or(400);
+    let n: u64 = std::env::var("LONGEST").ok().and_then(|v| v.parse().ok()).unwrap_or(8);
+    let pauses = if is_alone { 0 } else { n };
+    for _ in 0..pauses {
+        std::thread::sleep(Duration::from_micros(us));
+        let before = jobs.len();
+        jobs.extend(queue.try_iter().take(TOGETHER - before));
+        if jobs.len() == before {
+            break;
+        }
+    }
+    let left = TOGETHER - jobs.len();
+    jobs.extend(queue.try_iter().take(left));
+    jobs
 }
 
 type Answers = Vec<Result<Object, WriteError>>;

@@ -4,13 +4,13 @@
 //! merge patch, so that the pod does not travel. A write without an answer is sent again as it was: the API takes it, or
 //! says that the version has moved on, and then the moment in `agones.dev/last-allocated` tells whether by us.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use api::agones;
 use decide::allocation::{LAST_ALLOCATED, Request, Warning, apply};
-use decide::gameserver::GameServer;
+use decide::gameserver::{GameServer, Texts};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, Patch, PatchParams, ValidationDirective};
 use serde_json::{Map, Value, json};
 
@@ -55,7 +55,8 @@ impl Write {
         requests: impl Iterator<Item = &'a Request> + Clone,
         now: Timestamp,
     ) -> Self {
-        let mut after = base.view();
+        // Without its metadata, so that the labels and annotations it has afterwards are those that change.
+        let mut after = agones::server_view(&ObjectMeta::default(), &base.status);
         let mut warnings = Vec::new();
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
         let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
@@ -143,14 +144,9 @@ fn patch<'a>(
     after: &GameServer,
     requests: impl Iterator<Item = &'a Request> + Clone,
 ) -> Value {
-    let texts = |of: fn(&Request) -> &BTreeMap<Arc<str>, Arc<str>>, now: &BTreeMap<_, Arc<str>>| {
-        let keys = requests.clone().flat_map(move |r| of(r).keys());
-        keys.map(|key| (key.to_string(), json!(now.get(key).map(|v| &**v)))).collect()
-    };
-    let labels: Map<String, Value> = texts(|r| &r.labels, &after.labels);
-    let mut annotations: Map<String, Value> = texts(|r| &r.annotations, &after.annotations);
-    let at = after.annotations.get(LAST_ALLOCATED).map(|at| &**at);
-    annotations.insert(LAST_ALLOCATED.to_owned(), json!(at));
+    let texts = |texts: &Texts| texts.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
+    let (labels, annotations): (Map<_, _>, Map<_, _>) =
+        (texts(&after.labels), texts(&after.annotations));
     let counters = requests.clone().flat_map(|r| r.counters.keys());
     let counters: Map<String, Value> = counters
         .filter_map(|key| Some((key.to_string(), after.counters.get(key)?)))
