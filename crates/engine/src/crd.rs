@@ -11,12 +11,13 @@ mod serve;
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub(crate) use definition::{default, prepare_create, prepare_update, validate, warnings};
 pub(crate) use serve::{FINALIZER, install, settle, sync};
 
 use crate::builtin::field::FieldError;
+use crate::members::Before;
 use crate::schema::decode::{self, Decoded, Error};
 use crate::schema::{Structural, Types};
 
@@ -60,12 +61,12 @@ impl Custom {
         }
         let (new, was) = (document.get_mut("metadata"), old.map(|old| &old["metadata"]));
         if let Some(new) = new.filter(|new| was.is_none_or(|was| *was != **new)) {
-            let kept = take_unchanged(new, was);
-            let settled = metadata(new, "metadata")?;
+            let changed = take_changed(new, was);
+            let settled = metadata(&changed, "metadata")?;
             strict.extend(settled.strict);
-            *new = settled.value;
-            if let Some(new) = new.as_object_mut() {
-                new.extend(kept);
+            match (new.as_object_mut(), settled.value) {
+                (Some(new), Value::Object(settled)) => new.extend(settled),
+                (_, settled) => *new = settled,
             }
         }
         if let Some(schema) = &self.schema {
@@ -79,7 +80,7 @@ impl Custom {
 
     /// Fills in the defaults of the schema.
     pub(crate) fn default(&self, document: &mut Value, old: Option<&Value>) {
-        if let Some(schema) = &self.schema {
+        if let Some(schema) = self.schema.as_ref().filter(|_| old != Some(document)) {
             defaulting::apply(schema, document, old);
         }
     }
@@ -104,13 +105,13 @@ impl Custom {
     }
 }
 
-/// Takes out the members of an object that are as they were.
-fn take_unchanged(new: &mut Value, was: Option<&Value>) -> Map<String, Value> {
-    let (Some(new), Some(was)) = (new.as_object_mut(), was) else { return Map::new() };
-    let (kept, changed) =
-        std::mem::take(new).into_iter().partition(|(key, value)| was.get(key) == Some(value));
-    *new = changed;
-    kept
+/// Takes out the members of an object that are not as they were; all of what is not an object.
+fn take_changed(new: &mut Value, was: Option<&Value>) -> Value {
+    let Some(members) = new.as_object_mut() else { return std::mem::take(new) };
+    let mut before = Before::of(was);
+    let changed = members.iter().filter(|(name, value)| before.get(name) != Some(*value));
+    let changed: Vec<String> = changed.map(|(name, _)| name.clone()).collect();
+    changed.iter().filter_map(|name| members.remove_entry(name)).collect()
 }
 
 fn read_combined(schema: &Structural, named: &mut Value) {

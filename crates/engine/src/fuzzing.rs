@@ -43,7 +43,7 @@ pub fn json_patch(data: &[u8]) {
 pub fn merge_patch(data: &[u8]) {
     let Some((object, patch)) = object_and_patch(data) else { return };
     let mut result = object;
-    if merge::apply(&mut result, patch.clone()).is_err() {
+    if merge::apply(&mut result, &patch).is_err() {
         return;
     }
     assert_follows(&result, &patch);

@@ -105,7 +105,13 @@ async fn sleep(until: Option<Instant>) {
 
 impl Keepers {
     fn see(&mut self, change: &Change) {
-        self.note(&change.collection, &change.key, &change.object, change.deleted);
+        let Change { collection, key, .. } = change;
+        if change.keeps_ties && &**collection != "namespaces" {
+            self.namespaces.note(collection, key, &Meta::default(), false);
+            self.budgets.note(collection, key);
+            return;
+        }
+        self.note(collection, key, &change.object, change.deleted);
     }
 
     fn note(&mut self, collection: &Arc<str>, key: &Arc<str>, object: &Object, deleted: bool) {

@@ -19,6 +19,7 @@ pub mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keep;
+mod members;
 mod openapi;
 pub mod patch;
 mod protobuf;

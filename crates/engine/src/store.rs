@@ -200,6 +200,15 @@ impl Store {
     /// Makes a change, and waits until it is safe. Gives the object as it is after it, or as it last was.
     pub(crate) async fn write(&self, mut write: Write) -> Result<Object, WriteError> {
         write.body = write.body.map(|body| body.packed(&self.shared.packer, &write.collection));
+        let body = write.body.clone();
+        let stored = self.commit(write).await?;
+        Ok(match body {
+            Some(body) => body.whole_at(stored.version()),
+            None => stored,
+        })
+    }
+
+    async fn commit(&self, write: Write) -> Result<Object, WriteError> {
         match &self.writer {
             Writer::Memory(turn) => {
                 let _turn = turn.lock().expect("no one panics while holding it");
@@ -253,16 +262,11 @@ impl Shared {
         version: u64,
         at: i64,
     ) -> Result<Change, WriteError> {
-        if now.map(Object::version) != write.expected || (now.is_none() && write.body.is_none()) {
+        if now.map(Object::version) != write.expected {
             return Err(WriteError::Conflict);
         }
-        let object = match (&write.body, now) {
-            (Some(body), _) => body.at(version),
-            (None, Some(last)) => last.at(version),
-            (None, None) => return Err(WriteError::Conflict),
-        };
-        let deleted = write.body.is_none();
-        Ok(Change::new(at, write.collection, write.key, object, now.cloned(), deleted))
+        let place = (write.collection, write.key);
+        Change::new(at, place, version, write.body, now.cloned()).ok_or(WriteError::Conflict)
     }
 
     fn write_in_memory(&self, write: Write) -> Result<Object, WriteError> {

@@ -6,7 +6,10 @@
 mod ask;
 mod place;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Barrier;
 
 use crate::report::Report;
 use ask::{Asker, Door};
@@ -137,10 +140,13 @@ where
     F: Future<Output = anyhow::Result<W>> + Send + 'static,
 {
     let count = workers.len();
-    let started = Instant::now();
+    // All begin together, once the tasks are there.
+    let start = Arc::new(Barrier::new(count + 1));
     let tasks = workers.into_iter().enumerate().map(|(index, mut worker)| {
         let share = size / count + usize::from(index < size % count);
+        let start = Arc::clone(&start);
         tokio::spawn(async move {
+            start.wait().await;
             let mut times = Vec::with_capacity(share);
             for _ in 0..share {
                 let asked = Instant::now();
@@ -150,13 +156,16 @@ where
             anyhow::Ok((worker, times))
         })
     });
-    let (mut times, mut returned) = (Vec::new(), Vec::new());
-    for task in tasks.collect::<Vec<_>>() {
-        let (worker, of_worker) = task.await??;
-        returned.push(worker);
-        times.extend(of_worker);
+    let tasks: Vec<_> = tasks.collect();
+    start.wait().await;
+    let started = Instant::now();
+    let mut done = Vec::with_capacity(count);
+    for task in tasks {
+        done.push(task.await??);
     }
-    Ok((size as f64 / started.elapsed().as_secs_f64(), times, returned))
+    let rate = size as f64 / started.elapsed().as_secs_f64();
+    let (returned, times): (Vec<_>, Vec<Vec<_>>) = done.into_iter().unzip();
+    Ok((rate, times.concat(), returned))
 }
 
 fn row(report: &mut Report, place: &Place, door: Door, clients: usize, a: &Figures, b: &Figures) {

@@ -7,6 +7,7 @@ mod scalar;
 use serde_json::{Number, Value};
 
 use crate::builtin::field::{FieldError, Mistake, Path};
+use crate::members::Before;
 use crate::schema::{OrBool, Structural};
 
 /// Checks a whole object; what is as in `old` is not asked about again, as the real server does not. Rules in CEL are not evaluated.
@@ -164,8 +165,9 @@ fn properties(
             }
         }
     }
+    let mut before = Before::of(old);
     for (name, child) in map {
-        let was = old.and_then(|old| old.get(name));
+        let was = before.get(name);
         if (is_object_root && name == "metadata") || was == Some(child) {
             continue;
         }
@@ -211,10 +213,14 @@ fn lists(
 ) {
     match value {
         Value::Object(map) => {
+            let mut before = Before::of(old);
             for (name, child) in map {
-                let was = old.and_then(|old| old.get(name));
-                let inner = schema.properties.get(name).or_else(|| schema.values_schema());
-                if let Some(inner) = inner.filter(|_| was != Some(child)) {
+                let was = before.get(name);
+                if was == Some(child) {
+                    continue;
+                }
+                if let Some(inner) = schema.properties.get(name).or_else(|| schema.values_schema())
+                {
                     lists(inner, child, was, &path.child(name), errors);
                 }
             }

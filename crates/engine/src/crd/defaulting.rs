@@ -2,40 +2,45 @@
 
 use serde_json::Value;
 
+use crate::members::Before;
 use crate::schema::Structural;
 
 /// Fills in defaults, and drops nulls where the schema does not allow them. What is as in `old` has been through this.
 pub(super) fn apply(schema: &Structural, value: &mut Value, old: Option<&Value>) {
-    if old.is_some_and(|old| *old == *value) {
-        return;
-    }
     match value {
         Value::Object(map) => {
-            for (name, property) in &schema.properties {
-                let is_wrong_null = map.get(name).is_some_and(Value::is_null) && !property.nullable;
-                if is_wrong_null {
-                    map.remove(name);
+            let mut before = Before::of(old);
+            let mut nulls = Vec::new();
+            for (name, child) in map.iter_mut() {
+                let was = before.get(name);
+                if was == Some(child) {
+                    continue;
                 }
-                if let Some(default) = property.default.as_ref().filter(|_| !map.contains_key(name))
-                {
-                    map.insert(name.clone(), default.clone());
-                }
-                if let Some(child) = map.get_mut(name) {
-                    apply(property, child, old.and_then(|old| old.get(name)));
-                }
-            }
-            if let Some(values) = schema.values_schema() {
-                for (name, child) in map.iter_mut() {
-                    if !schema.properties.contains_key(name) {
+                match (schema.properties.get(name), schema.values_schema()) {
+                    (Some(property), _) if child.is_null() && !property.nullable => {
+                        nulls.push(name.clone());
+                    }
+                    (Some(property), _) => apply(property, child, was),
+                    (None, Some(values)) => {
                         if child.is_null()
                             && !values.nullable
                             && let Some(default) = &values.default
                         {
                             *child = default.clone();
                         }
-                        apply(values, child, old.and_then(|old| old.get(name)));
+                        apply(values, child, was);
                     }
+                    (None, None) => {}
                 }
+            }
+            nulls.iter().for_each(|name| drop(map.remove(name)));
+            let absent: Vec<&String> =
+                schema.defaulted.iter().filter(|name| !map.contains_key(*name)).collect();
+            for name in absent {
+                let property = &schema.properties[name];
+                let mut default = property.default.clone().unwrap_or_default();
+                apply(property, &mut default, None);
+                map.insert(name.clone(), default);
             }
         }
         Value::Array(list) => {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::metadata;
+use crate::members::Before;
 use crate::schema::Structural;
 use crate::schema::decode::Error;
 
@@ -29,10 +30,10 @@ fn walk(
         Value::Object(map) => {
             let free = schema.preserves_unknown || schema.keeps_all();
             let mut dropped = Vec::new();
-            let is_as_it_was =
-                |key: &str, child: &Value| old.is_some_and(|old| old.get(key) == Some(child));
+            let mut before = Before::of(old);
             for (key, child) in map.iter_mut() {
-                if is_as_it_was(key, child) {
+                let was = before.get(key);
+                if was == Some(child) {
                     continue;
                 }
                 let step = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
@@ -46,7 +47,6 @@ fn walk(
                 }
                 match schema.properties.get(key).or_else(|| schema.values_schema()) {
                     Some(inner) => {
-                        let was = old.and_then(|old| old.get(key));
                         walk(inner, child, was, inner.is_embedded, &step, unknown)?;
                     }
                     None if free => {}

@@ -3,6 +3,7 @@
 use super::element;
 use super::set::{Node, Set};
 use super::typing::{Atom, atom, atoms, entry};
+use crate::members;
 use crate::schema::Shape;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -57,9 +58,10 @@ impl Difference {
 
 fn differ(old: Option<&Value>, new: Option<&Value>, shape: Option<Shape<'_>>) -> Difference {
     // Most of an object stays as it is, and seeing that is cheaper than taking it apart.
-    if old == new {
-        return Difference::default();
-    }
+    if old == new { Difference::default() } else { differences(old, new, shape) }
+}
+
+fn differences(old: Option<&Value>, new: Option<&Value>, shape: Option<Shape<'_>>) -> Difference {
     let (kind, are_alike) = atoms(shape, old, new);
     let mut difference = differ_as(kind, old, new);
     // A place whose type is open may change from a value to a map or back: then it differs as both.
@@ -117,15 +119,8 @@ fn maps(
     shape: Option<Shape<'_>>,
 ) -> Difference {
     let mut difference = Difference::default();
-    let names = old.into_iter().flatten().map(|(name, _)| name);
-    let fresh = new
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name)
-        .filter(|name| old.is_none_or(|old| !old.contains_key(*name)));
-    for name in names.chain(fresh) {
-        let (left, right) = (old.and_then(|map| map.get(name)), new.and_then(|map| map.get(name)));
-        let below = differ(left, right, entry(shape, name).0);
+    for (name, left, right) in members::changed(old, new) {
+        let below = differences(left, right, entry(shape, name).0);
         difference.put(|| element::field(name), below);
     }
     difference

@@ -50,7 +50,7 @@ fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Value {
 
 fn merged(object: &Value, patch: &Value) -> Value {
     let mut result = object.clone();
-    merge::apply(&mut result, patch.clone()).unwrap();
+    merge::apply(&mut result, patch).unwrap();
     result
 }
 

@@ -4,7 +4,7 @@ use super::{Error, type_name};
 use serde_json::{Map, Value};
 
 /// Merges `patch` into `object`: null removes, objects merge, all else replaces.
-pub fn apply(object: &mut Value, patch: Value) -> Result<(), Error> {
+pub fn apply(object: &mut Value, patch: &Value) -> Result<(), Error> {
     match patch {
         Value::Object(patch) => {
             merge(as_object(object), patch);
@@ -13,32 +13,29 @@ pub fn apply(object: &mut Value, patch: Value) -> Result<(), Error> {
         Value::Null => Err(Error::Malformed("Invalid JSON Patch".into())),
         other => Err(Error::Malformed(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            type_name(&other)
+            type_name(other)
         ))),
     }
 }
 
-fn merge(object: &mut Map<String, Value>, patch: Map<String, Value>) {
+fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
-        match value {
-            Value::Null => {
-                object.remove(&name);
-            }
-            Value::Object(value) => match object.get_mut(&name) {
-                Some(Value::Object(target)) => merge(target, value),
-                _ => {
-                    let mut value = Value::Object(value);
-                    prune(&mut value);
-                    object.insert(name, value);
-                }
-            },
-            mut value => {
+        match (object.get_mut(name), value) {
+            (_, Value::Null) => drop(object.remove(name)),
+            (Some(Value::Object(target)), Value::Object(value)) => merge(target, value),
+            (Some(target), value) => {
                 // Whether nulls inside a list count depends on what stood there: the real one only looks into a list
                 // that replaces nothing or something that is not an object.
-                if !matches!(object.get(&name), Some(Value::Object(_))) {
-                    prune(&mut value);
+                let replaces_object = target.is_object();
+                *target = value.clone();
+                if !replaces_object {
+                    prune(target);
                 }
-                object.insert(name, value);
+            }
+            (None, value) => {
+                let mut value = value.clone();
+                prune(&mut value);
+                object.insert(name.clone(), value);
             }
         }
     }
@@ -86,7 +83,7 @@ mod tests {
             (json!({"a": 1}), json!({"a": {"b": null}}), json!({"a": {}})),
         ] {
             let mut result = object.clone();
-            apply(&mut result, patch.clone()).unwrap();
+            apply(&mut result, &patch).unwrap();
             assert_eq!(result, wanted, "{object} with {patch}");
         }
     }
@@ -100,7 +97,10 @@ mod tests {
                 "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
             ),
         ] {
-            assert_eq!(apply(&mut json!({}), patch).unwrap_err(), Error::Malformed(message.into()));
+            assert_eq!(
+                apply(&mut json!({}), &patch).unwrap_err(),
+                Error::Malformed(message.into())
+            );
         }
     }
 }

@@ -62,6 +62,9 @@ impl Address {
 
 /// Decodes what URLs escape; `+` is a space in queries only.
 pub(crate) fn unescape(text: &str, plus: bool) -> String {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        return text.to_owned();
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

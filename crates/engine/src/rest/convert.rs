@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::resource::{Origin, Resource};
+use crate::resource::Resource;
 use crate::store::Object;
 
 /// Tells whether an object can be answered as it is kept, without reading it.
@@ -19,12 +19,6 @@ pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {
         (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str()),
         ("autoscaling", "v1", "horizontalpodautoscalers") | ("events.k8s.io", _, "events")
     ) && !resource.custom.as_ref().is_some_and(|c| c.fills_stored)
-}
-
-/// Tells whether everyone sees objects of this kind in the same version.
-pub(crate) fn is_only_version(resource: &Resource) -> bool {
-    resource.origin == Origin::BuiltIn
-        && !matches!(resource.plural.as_str(), "events" | "horizontalpodautoscalers")
 }
 
 /// Reads an object as the resource is served.

@@ -26,7 +26,10 @@ pub(crate) fn set(object: &mut Value, field: &str, value: Option<Value>) {
 
 /// Copies a field of the metadata from one object to another, also its absence.
 pub(crate) fn keep(from: &Value, to: &mut Value, field: &str) {
-    set(to, field, from["metadata"].get(field).cloned());
+    let kept = from["metadata"].get(field);
+    if to["metadata"].get(field) != kept {
+        set(to, field, kept.cloned());
+    }
 }
 
 /// Lists the finalizers.

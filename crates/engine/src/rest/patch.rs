@@ -114,13 +114,13 @@ impl Patch {
 
     /// Applies any patch but a configuration.
     fn apply(&self, object: &mut Value, shape: Option<Shape<'_>>) -> Answer<()> {
-        let document = self.document.clone();
+        let document = &self.document;
         match self.form {
             Form::Json => {
-                patch::json::Patch::decode(document).and_then(|patch| patch.apply(object))
+                patch::json::Patch::decode(document.clone()).and_then(|patch| patch.apply(object))
             }
             Form::Merge | Form::Apply => patch::merge::apply(object, document),
-            Form::Strategic => patch::strategic::apply(object, document, shape),
+            Form::Strategic => patch::strategic::apply(object, document.clone(), shape),
         }
         .map_err(refused)
     }

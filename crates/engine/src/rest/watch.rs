@@ -44,7 +44,7 @@ struct Watch {
     stopping: watch::Receiver<bool>,
     ends_at: Instant,
     bookmark_at: Option<Instant>,
-    /// Whether its events are the same for everyone who watches this collection.
+    /// Whether its events are the same for everyone who watches this collection in this version.
     is_shared: bool,
     sent_columns: bool,
     is_over: bool,
@@ -76,7 +76,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
         stopping: call.core.stopping(),
         ends_at: now + call.query.timeout()?.unwrap_or(LASTS),
         bookmark_at: bookmarks.then_some(now + BOOKMARK_EVERY),
-        is_shared: call.form == Form::JSON && convert::is_only_version(&call.resource),
+        is_shared: call.form == Form::JSON && convert::is_kept_as_served(&call.resource),
         sent_columns: false,
         is_over: false,
     };
@@ -160,7 +160,7 @@ impl Watch {
             return;
         }
         if self.is_shared && self.selection.is_everything() {
-            let event = change.event(|| self.event(kind_of(change), &change.object));
+            let event = change.event(&self.resource.opening);
             self.waiting.push_back(event);
             return;
         }
@@ -180,12 +180,8 @@ impl Watch {
     }
 
     fn event(&mut self, kind: &str, object: &Object) -> Bytes {
-        if self.form == Form::JSON && convert::is_kept_as_served(&self.resource) {
-            let mut out = Vec::with_capacity(object.size() + 160);
-            out.extend_from_slice(format!(r#"{{"type":"{kind}","object":"#).as_bytes());
-            object.write(&self.resource.opening, &mut out);
-            out.extend_from_slice(b"}\n");
-            return Bytes::from(out);
+        if self.is_shared {
+            return object.event(kind, &self.resource.opening);
         }
         let value = convert::value(&self.resource, object);
         let shown = match self.form.view {
@@ -222,14 +218,6 @@ impl Watch {
         let message =
             format!("too old resource version: {} ({})", self.reached, self.core.store.version());
         line(&json!({"type": "ERROR", "object": Status::expired(message).json()}))
-    }
-}
-
-fn kind_of(change: &Change) -> &'static str {
-    match (&change.before, change.deleted) {
-        (_, true) => "DELETED",
-        (None, false) => "ADDED",
-        (Some(_), false) => "MODIFIED",
     }
 }
 

@@ -60,6 +60,9 @@ pub(crate) struct Structural {
     pub map_type: Option<String>,
     #[serde(rename = "x-kubernetes-validations")]
     pub rules: Vec<Value>,
+    /// The properties that have a default, so that the others are not looked at.
+    #[serde(skip)]
+    pub defaulted: Vec<String>,
 }
 
 /// A schema, or whether anything goes.
@@ -80,7 +83,19 @@ fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::E
 impl Structural {
     /// Reads a schema from a CustomResourceDefinition.
     pub(crate) fn read(schema: &Value) -> Result<Self, serde_json::Error> {
-        Self::deserialize(schema)
+        let mut schema = Self::deserialize(schema)?;
+        schema.note_defaults();
+        Ok(schema)
+    }
+
+    fn note_defaults(&mut self) {
+        let defaulted = self.properties.iter().filter(|(_, property)| property.default.is_some());
+        self.defaulted = defaulted.map(|(name, _)| name.clone()).collect();
+        self.properties.values_mut().for_each(Self::note_defaults);
+        self.items.iter_mut().for_each(|items| items.note_defaults());
+        if let Some(OrBool::Schema(values)) = &mut self.additional_properties {
+            values.note_defaults();
+        }
     }
 
     /// The schema of the values of a map with arbitrary keys.

@@ -33,16 +33,15 @@ const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 const CACHE: usize = 16 << 20;
 /// How many writes go to the disk together at most.
 const TOGETHER: usize = 4096;
-/// How long others are waited for that write at the same time. Who is alone does not wait.
+/// Others that write at the same time are waited for as long as some come within this time, so often at most.
 const COMPANY: Duration = Duration::from_micros(400);
-/// The more write at the same time, the longer is waited for them: so many times as long, at most.
-const LONGEST: u32 = 5;
+const OFTEN: usize = 8;
 /// Changes are folded by the thousand, which is cheaper than one by one.
 const FOLD: usize = 1024;
 /// When nobody has written for this long, there is time for it.
 const IDLE: Duration = Duration::from_millis(50);
-/// More changes than this do not wait for such a time.
-const UNFOLDED: usize = 16 * FOLD;
+/// Where more changes than this wait for such a time, each commit folds more than it brings.
+const UNFOLDED: usize = 64 * FOLD;
 
 /// A write, and who waits for it.
 #[derive(Debug)]
@@ -58,6 +57,16 @@ pub(super) struct Disk {
     log: VecDeque<u64>,
     /// The changes of the log that are forgotten.
     forgotten: Vec<Arc<Change>>,
+    /// How many of them may wait for a quiet time.
+    most_forgotten: usize,
+}
+
+/// What can be folded: so many changes, which are so many values of the log, up to a version.
+#[derive(Clone, Copy)]
+struct Foldable {
+    changes: usize,
+    values: usize,
+    up_to: u64,
 }
 
 /// Opens the file in a directory and reads it all; one that is damaged or too new is left alone.
@@ -144,7 +153,8 @@ fn read(backend: Backend, history: History) -> Result<(Disk, State, Packer), Unr
     }
     let forgotten = state.trim(i64::MIN, &history);
     drop((meta, reading));
-    Ok((Disk { database, log, forgotten }, state, packer))
+    let disk = Disk { database, log, forgotten, most_forgotten: UNFOLDED };
+    Ok((disk, state, packer))
 }
 
 /// Makes the tables of a new file, and refuses a newer one.
@@ -218,61 +228,75 @@ impl Disk {
             // Who no longer waits does not need the answer.
             let _ = done.send(answer);
         }
-        if self.forgotten.len() >= UNFOLDED {
-            self.fold();
-        }
     }
 
     fn store(&mut self, changes: &[Arc<Change>]) -> Result<(), String> {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else { return Ok(()) };
         let stored = codec::write_changes(changes);
+        let is_behind = self.forgotten.len() >= self.most_forgotten;
+        let foldable = if is_behind { self.foldable(2 * changes.len()) } else { None };
         self.transact(|writing| {
             writing.open_table(LOG)?.insert(first.version(), stored.as_slice())?;
             writing.open_table(META)?.insert("version", last.version())?;
-            Ok(())
+            foldable.map_or(Ok(()), |foldable| self.write_folded(foldable, writing))
         })?;
         self.log.push_back(last.version());
+        foldable.into_iter().for_each(|foldable| self.forget_folded(foldable));
         Ok(())
     }
 
-    /// Folds forgotten changes into the objects, about a thousand; gives whether it could. The log loses whole values only.
+    /// Folds forgotten changes into the objects; gives whether it could.
     fn fold(&mut self) -> bool {
-        let all = self.forgotten.last();
-        let values_to = |change: Option<&Arc<Change>>| {
-            change.map_or(0, |to| self.log.partition_point(|last| *last <= to.version()))
-        };
-        // A value of more changes than that goes as a whole.
-        let values = values_to(self.forgotten.get(FOLD - 1).or(all)).max(values_to(all).min(1));
-        let Some(&up_to) = values.checked_sub(1).and_then(|at| self.log.get(at)) else {
-            return false;
-        };
-        let count = self.forgotten.partition_point(|change| change.version() <= up_to);
-        let last: BTreeMap<String, &Change> = self.forgotten[..count]
-            .iter()
-            .map(|change| (codec::join(&change.collection, &change.key), &**change))
-            .collect();
-        let folded = self.transact(|writing| {
-            let mut objects = writing.open_table(OBJECTS)?;
-            for (place, change) in last {
-                if change.deleted {
-                    objects.remove(place.as_str())?;
-                } else {
-                    let stored = codec::write_object(&change.object);
-                    objects.insert(place.as_str(), stored.as_slice())?;
-                }
-            }
-            writing.open_table(LOG)?.retain_in(..=up_to, |_, _| false)?;
-            writing.open_table(META)?.insert("objects", up_to)?;
-            Ok(())
-        });
-        if let Err(why) = folded {
+        let Some(foldable) = self.foldable(FOLD) else { return false };
+        if let Err(why) = self.transact(|writing| self.write_folded(foldable, writing)) {
             // They stay in the log, and are folded later.
             tracing::warn!(error = why, "could not take old changes off the disk");
             return false;
         }
-        self.forgotten.drain(..count);
-        self.log.drain(..values);
+        self.forget_folded(foldable);
         true
+    }
+
+    /// Finds about so many forgotten changes. The log loses whole values only, and one of more changes goes as a whole.
+    fn foldable(&self, about: usize) -> Option<Foldable> {
+        let all = self.forgotten.last();
+        let values_to = |change: Option<&Arc<Change>>| {
+            change.map_or(0, |to| self.log.partition_point(|last| *last <= to.version()))
+        };
+        let last = self.forgotten.get(about.saturating_sub(1)).or(all);
+        let values = values_to(last).max(values_to(all).min(1));
+        let up_to = *self.log.get(values.checked_sub(1)?)?;
+        let changes = self.forgotten.partition_point(|change| change.version() <= up_to);
+        Some(Foldable { changes, values, up_to })
+    }
+
+    /// Takes the last change of each object into the objects, and the changes off the log.
+    fn write_folded(
+        &self,
+        Foldable { changes, up_to, .. }: Foldable,
+        writing: &WriteTransaction,
+    ) -> Result<(), redb::Error> {
+        let last: BTreeMap<String, &Change> = self.forgotten[..changes]
+            .iter()
+            .map(|change| (codec::join(&change.collection, &change.key), &**change))
+            .collect();
+        let mut objects = writing.open_table(OBJECTS)?;
+        for (place, change) in last {
+            if change.deleted {
+                objects.remove(place.as_str())?;
+            } else {
+                let stored = codec::write_object(&change.object);
+                objects.insert(place.as_str(), stored.as_slice())?;
+            }
+        }
+        writing.open_table(LOG)?.retain_in(..=up_to, |_, _| false)?;
+        writing.open_table(META)?.insert("objects", up_to)?;
+        Ok(())
+    }
+
+    fn forget_folded(&mut self, Foldable { changes, values, .. }: Foldable) {
+        self.forgotten.drain(..changes);
+        self.log.drain(..values);
     }
 
     fn transact(
@@ -289,19 +313,16 @@ impl Disk {
 /// keep coming; but not by who was alone before.
 fn gather(first: Job, queue: &mpsc::Receiver<Job>, is_alone: bool) -> Vec<Job> {
     let mut jobs = vec![first];
-    let us: u64 = std::env::var("COMPANY").ok().and_then(|v| v.parse().ok()).unwrap_or(400);
-    let n: u64 = std::env::var("LONGEST").ok().and_then(|v| v.parse().ok()).unwrap_or(8);
-    let pauses = if is_alone { 0 } else { n };
+    let pauses = if is_alone { 0 } else { OFTEN };
     for _ in 0..pauses {
-        std::thread::sleep(Duration::from_micros(us));
+        std::thread::sleep(COMPANY);
         let before = jobs.len();
         jobs.extend(queue.try_iter().take(TOGETHER - before));
         if jobs.len() == before {
             break;
         }
     }
-    let left = TOGETHER - jobs.len();
-    jobs.extend(queue.try_iter().take(left));
+    jobs.extend(queue.try_iter().take(TOGETHER.saturating_sub(jobs.len())));
     jobs
 }
 

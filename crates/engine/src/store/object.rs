@@ -126,9 +126,18 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
+/// What housekeeping goes by: who owns an object, and what keeps it from going.
+const TIES: [&str; 3] = ["deletionTimestamp", "finalizers", "ownerReferences"];
+
 /// The JSON of an object that is not stored yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Body(Packed);
+pub(crate) struct Body {
+    whole: Bytes,
+    /// The same, as it will be kept.
+    kept: Packed,
+    /// Whether its ties are those that it had before.
+    keeps_ties: bool,
+}
 
 /// An object at a version.
 #[derive(Clone, Debug)]
@@ -165,28 +174,43 @@ impl Body {
             member(&mut out, key, value, old.get(key), reading.of(key));
         }
         out.push(b'}');
-        Self(Packed::Whole(Bytes::from(out.into_boxed_slice())))
+        let keeps_ties = was.is_object() && TIES.iter().all(|tie| metadata[tie] == was[tie]);
+        Self { keeps_ties, ..Self::of(Bytes::from(out.into_boxed_slice())) }
+    }
+
+    fn of(whole: Bytes) -> Self {
+        Self { kept: Packed::Whole(whole.clone()), whole, keeps_ties: false }
     }
 
     /// Reads the JSON of an object back from the disk, unless it is not such a thing.
     pub(super) fn restored(bytes: Bytes) -> Option<Self> {
         let is_whole = bytes.starts_with(START) && bytes.ends_with(b"}");
-        is_whole.then(|| Self(Packed::Whole(bytes)))
+        is_whole.then(|| Self::of(bytes))
     }
 
     /// Tells whether an object already is this.
     pub(crate) fn is_same(&self, object: &Object) -> bool {
-        self.0.len() == object.body.len() && self.0.bytes() == object.body.bytes()
+        self.whole.len() == object.body.len() && self.whole == object.body.bytes()
     }
 
     /// Gives the same, kept in less memory if the collection has others like it.
     pub(super) fn packed(self, packer: &Packer, collection: &Arc<str>) -> Self {
-        Self(packer.pack(collection, self.0))
+        Self { kept: packer.pack(collection, self.kept), ..self }
     }
 
-    /// Gives the object at a version.
+    /// Gives the object at a version, as it is kept.
     pub(crate) fn at(&self, version: u64) -> Object {
-        Object { version, body: self.0.clone() }
+        Object { version, body: self.kept.clone() }
+    }
+
+    /// Gives the object at a version, for who reads it now.
+    pub(super) fn whole_at(&self, version: u64) -> Object {
+        Object { version, body: Packed::Whole(self.whole.clone()) }
+    }
+
+    /// Whether its ties are those that the object had before.
+    pub(super) fn keeps_ties(&self) -> bool {
+        self.keeps_ties
     }
 }
 
@@ -274,6 +298,21 @@ impl Object {
         self.rest(out);
     }
 
+    /// Writes the event that tells watchers of the object.
+    pub(crate) fn event(&self, kind: &str, opening: &str) -> Bytes {
+        let mut out = Vec::with_capacity(self.body.len() + 160);
+        event_start(kind).iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        self.write(opening, &mut out);
+        out.extend_from_slice(b"}\n");
+        Bytes::from(out)
+    }
+
+    /// Tells whether an event of this kind was written with this opening.
+    pub(super) fn is_event(event: &[u8], kind: &str, opening: &str) -> bool {
+        let start: usize = event_start(kind).iter().map(|part| part.len()).sum();
+        event.get(start..).is_some_and(|object| object.starts_with(opening.as_bytes()))
+    }
+
     /// Writes the JSON of the object as an item of a list, where built-in kinds leave out what they are.
     pub(crate) fn write_item(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(START);
@@ -309,6 +348,10 @@ impl Object {
         value["metadata"]["resourceVersion"] = self.version.to_string().into();
         value
     }
+}
+
+fn event_start(kind: &str) -> [&str; 3] {
+    [r#"{"type":""#, kind, r#"","object":"#]
 }
 
 #[cfg(test)]

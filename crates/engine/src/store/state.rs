@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::{Expired, History, Object};
+use super::{Body, Expired, History, Object};
 
-/// How many events of a collection are kept as they were written.
+/// Of how many changes of a collection more is at hand than is kept.
 const RECENT: usize = 1024;
 
 /// One change of one object.
@@ -29,30 +29,66 @@ pub(crate) struct Change {
     pub(crate) before: Option<Object>,
     /// Whether the object is gone.
     pub(crate) deleted: bool,
-    /// The event as watchers get it, written by the first of them and kept while the change is recent.
-    event: Mutex<Option<Bytes>>,
+    /// Whether owners, finalizers and deletion of the object are as they were.
+    pub(crate) keeps_ties: bool,
+    recent: Mutex<Recent>,
+}
+
+/// What is at hand of a recent change, for watchers.
+#[derive(Debug)]
+enum Recent {
+    /// The object, to be written without unpacking it.
+    Whole(Object),
+    /// The event, as the first watcher wrote it.
+    Written(Bytes),
+    /// Nothing any more.
+    Nothing,
 }
 
 impl Change {
+    /// Makes the change that leaves a body; without one, the one that deletes what was there.
     pub(super) fn new(
         at: i64,
-        collection: Arc<str>,
-        key: Arc<str>,
-        object: Object,
+        (collection, key): (Arc<str>, Arc<str>),
+        version: u64,
+        body: Option<Body>,
         before: Option<Object>,
-        deleted: bool,
-    ) -> Self {
-        Self { at, collection, key, object, before, deleted, event: Mutex::default() }
+    ) -> Option<Self> {
+        let (deleted, keeps_ties) = (body.is_none(), body.as_ref().is_some_and(Body::keeps_ties));
+        let (object, recent) = match (body, &before) {
+            (Some(body), _) => (body.at(version), Recent::Whole(body.whole_at(version))),
+            (None, Some(last)) => (last.at(version), Recent::Nothing),
+            (None, None) => return None,
+        };
+        let recent = Mutex::new(recent);
+        Some(Self { at, collection, key, object, before, deleted, keeps_ties, recent })
     }
 
-    /// Gives the event as watchers get it, which `write` writes unless another watcher just did.
-    pub(crate) fn event(&self, write: impl FnOnce() -> Bytes) -> Bytes {
-        let mut event = self.event.lock().expect("no one panics while holding it");
-        event.get_or_insert_with(write).clone()
+    /// What the change is to who watches the whole collection.
+    pub(crate) fn kind(&self) -> &'static str {
+        match (&self.before, self.deleted) {
+            (_, true) => "DELETED",
+            (None, false) => "ADDED",
+            (Some(_), false) => "MODIFIED",
+        }
     }
 
-    fn forget_event(&self) {
-        self.event.lock().expect("no one panics while holding it").take();
+    /// Gives the event for who watches the whole collection, in the version that `opening` is of.
+    pub(crate) fn event(&self, opening: &str) -> Bytes {
+        let mut recent = self.recent.lock().expect("no one panics while holding it");
+        let event = match &*recent {
+            Recent::Written(event) if Object::is_event(event, self.kind(), opening) => {
+                return event.clone();
+            }
+            Recent::Whole(object) => object.event(self.kind(), opening),
+            Recent::Written(_) | Recent::Nothing => self.object.event(self.kind(), opening),
+        };
+        *recent = Recent::Written(event.clone());
+        event
+    }
+
+    fn forget_recent(&self) {
+        *self.recent.lock().expect("no one panics while holding it") = Recent::Nothing;
     }
 
     /// Gives the version that the change made.
@@ -192,7 +228,7 @@ impl State {
         changes.push_back(change);
         // Watchers that keep up have had it by now, and one that does not writes it again.
         if let Some(old) = changes.len().checked_sub(RECENT).and_then(|at| changes.get(at)) {
-            old.forget_event();
+            old.forget_recent();
         }
     }
 

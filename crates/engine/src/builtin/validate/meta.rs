@@ -6,6 +6,7 @@ use super::names::{self, Faults};
 use super::{Errors, numbers};
 use crate::builtin::field::Path;
 use crate::builtin::{given, items, text};
+use crate::members::Before;
 
 /// What an object's name has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(crate) fn validate_meta(
         faults(&path.child("namespace"), namespace, names::label(namespace), errors);
     }
     numbers::not_negative(meta, "generation", path, errors);
-    common(meta, path, errors);
+    common(meta, None, path, errors);
     finalizers(meta, &path.child("finalizers"), errors);
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn validate_meta_update(meta: &Value, old: &Value, path: &Path, error
     ] {
         immutable(meta, old, field, path, errors);
     }
-    common(meta, path, errors);
+    common(meta, Some(old), path, errors);
 }
 
 /// Refuses a change of a field.
@@ -94,10 +95,19 @@ pub(super) fn immutable(new: &Value, old: &Value, field: &str, path: &Path, erro
     }
 }
 
-fn common(meta: &Value, path: &Path, errors: &mut Errors) {
-    labels(&meta["labels"], &path.child("labels"), errors);
-    annotations(&meta["annotations"], &path.child("annotations"), errors);
-    owners(meta, &path.child("ownerReferences"), errors);
+/// Checks what new and changed objects have in common; what is as it was, was checked when it came.
+fn common(meta: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
+    let was = |field: &str| old.and_then(|old| old.get(field));
+    let is = |field: &str| meta.get(field).filter(|is| was(field) != Some(*is));
+    if let Some(is) = is("labels") {
+        labels(is, &path.child("labels"), errors);
+    }
+    if let Some(is) = is("annotations") {
+        annotations(is, was("annotations"), &path.child("annotations"), errors);
+    }
+    if is("ownerReferences").is_some() {
+        owners(meta, &path.child("ownerReferences"), errors);
+    }
 }
 
 /// Notes each fault of a text.
@@ -114,11 +124,14 @@ pub(super) fn labels(labels: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn annotations(annotations: &Value, path: &Path, errors: &mut Errors) {
+fn annotations(annotations: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
     const LIMIT: usize = 256 * 1024;
     let mut size = 0;
+    let mut before = Before::of(old);
     for (key, value) in annotations.as_object().into_iter().flatten() {
-        faults(path, key, names::qualified(&key.to_lowercase()), errors);
+        if before.get(key).is_none() {
+            faults(path, key, names::qualified(&key.to_lowercase()), errors);
+        }
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
     if size > LIMIT {

@@ -174,9 +174,12 @@ mod tests {
         let body = |name: &str| Body::new(&json!({"metadata": {"name": name}, "data": long}));
         let (packer, collection) = (Packer::default(), Arc::from("pods"));
         let change = |version: u64, name: &str, deleted: bool| {
-            let object = body(name).packed(&packer, &collection).at(version);
-            let key = Arc::from(format!("n/{name}"));
-            Arc::new(Change::new(5, Arc::clone(&collection), key, object, None, deleted))
+            let (packed, key) =
+                (body(name).packed(&packer, &collection), Arc::from(format!("n/{name}")));
+            let before = deleted.then(|| packed.at(version - 1));
+            let packed = (!deleted).then_some(packed);
+            let place = (Arc::clone(&collection), key);
+            Arc::new(Change::new(5, place, version, packed, before).unwrap())
         };
         let written = [change(7, "a", false), change(8, "b", false), change(9, "a", true)];
         assert!(matches!(written[1].object.kept(), Packed::Like(_)));

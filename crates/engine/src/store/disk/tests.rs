@@ -85,6 +85,30 @@ async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    write(&store, &[1, 2, 3, 4, 5, 6, 7, 1, 2, 3], 0).await;
+    let before = seen(&store);
+    drop(store);
+    let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
+    disk.most_forgotten = 1;
+    let (waiting, version) = (disk.forgotten.len(), state.version() + 1);
+    let place = (Arc::from("late"), Arc::from("n/late"));
+    let body = Body::new(&json!({"metadata": {"name": "late"}}));
+    let change = Change::new(0, place, version, Some(body), None).unwrap();
+    disk.store(&[Arc::new(change)]).unwrap();
+    assert_eq!(disk.forgotten.len(), waiting - 2);
+    drop((disk, state));
+    let store = open(dir.path());
+    assert_eq!(store.version(), version);
+    assert_eq!(store.get("late", "n/late").unwrap().version(), version);
+    let kept: Vec<_> =
+        seen(&store).0.into_iter().filter(|o| !format!("{o:?}").contains("late")).collect();
+    assert_eq!(kept, before.0);
+}
+
+#[tokio::test]
 async fn a_file_of_the_first_format_is_read_and_only_its_past_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let database = Database::create(dir.path().join("objects.redb")).unwrap();
