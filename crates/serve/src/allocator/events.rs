@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Api, Client};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::server::Server;
 
@@ -21,8 +22,10 @@ const COMPONENT: &str = "GameServerAllocation-Allocator";
 /// Events that may wait to be sent.
 const WAITING: usize = 1024;
 
-/// How long to rest after each, so that a storm of allocations has the API server to itself.
-const REST: Duration = Duration::from_millis(10);
+/// How long to rest after each, at least and at most: many times as long as sending it took, so that a storm of allocations has
+/// the API server to itself.
+const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+const TIMES: u32 = 10;
 
 /// The way to who sends events.
 pub(super) struct Events {
@@ -57,10 +60,11 @@ async fn send(client: Client, mut waiting: mpsc::Receiver<Event>) {
     while let Some(event) = waiting.recv().await {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let sent_at = Instant::now();
         if let Err(err) = api.create(&Default::default(), &event).await {
             tracing::debug!(error = &err as &dyn std::error::Error, "an event was not sent");
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep((sent_at.elapsed() * TIMES).clamp(REST.0, REST.1)).await;
     }
 }
 

@@ -152,7 +152,7 @@ fn patch<'a>(
         .filter_map(|key| Some((key.to_string(), after.counters.get(key)?)))
         .map(|(key, c)| (key, json!({"count": c.count, "capacity": c.capacity})))
         .collect();
-    let lists = requests.clone().flat_map(|r| r.lists.keys());
+    let lists = requests.flat_map(|r| r.lists.keys());
     let lists: Map<String, Value> = lists
         .filter_map(|key| Some((key.to_string(), after.lists.get(key)?)))
         .map(|(key, l)| {
