@@ -87,7 +87,7 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
             continue;
         }
         for clients in options.clients.map_or(CLIENTS.to_vec(), |only| vec![only]) {
-            let size = most * clients.min(64) / 64 / 2 + most / 16;
+            let size = most * clients.min(64) / 64 / 2 + most / 4;
             let size = if clients == 128 { most } else { size.min(most) };
             let (allocated, bare) = pairs(&place, door, clients, size, options.runs).await?;
             row(report, &place, door, clients, &allocated, &bare);

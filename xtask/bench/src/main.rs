@@ -84,6 +84,8 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
+    // As in the program itself: spans that nobody wants to see cost nothing, where someone has said so.
+    tracing_subscriber::fmt().with_env_filter("warn").with_writer(std::io::stderr).init();
     let args = Args::parse();
     let report: Report = match args.bench {
         Bench::Allocate(options) => allocate::run(options)?,

@@ -88,7 +88,8 @@ async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
 async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    write(&store, &[1, 2, 3, 4, 5, 6, 7, 1, 2, 3], 0).await;
+    let keys: Vec<u8> = (0..60).map(|n| n % 7).collect();
+    write(&store, &keys, 0).await;
     let before = seen(&store);
     drop(store);
     let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
@@ -103,8 +104,7 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
     let store = open(dir.path());
     assert_eq!(store.version(), version);
     assert_eq!(store.get("late", "n/late").unwrap().version(), version);
-    let kept: Vec<_> =
-        seen(&store).0.into_iter().filter(|o| !format!("{o:?}").contains("late")).collect();
+    let kept: Vec<_> = seen(&store).0.into_iter().filter(|o| !o.contains("late")).collect();
     assert_eq!(kept, before.0);
 }
 

@@ -1,13 +1,15 @@
 //! Many callers, two allocator processes, and everything that can break breaks.
 //!
-//! Processes are killed, connections are cut on both sides, and someone else changes the same servers all the while. Each
-//! request leaves its ticket on the server it gets. Afterwards every answer must be true, no server may have been given
-//! twice, and no ticket may be on a server that its caller was not told about, unless that caller got no answer at all.
+//! Allocators and controllers are killed, connections are cut on both sides, someone else changes the same servers and makes their
+//! fleet smaller all the while. Each request leaves its ticket on the server it gets. Afterwards every answer must be true, no
+//! server may have been given twice, none that was given may be shut down, and no ticket may be on a server that its caller was
+//! not told about, unless that caller got no answer at all.
 //!
 //! `PLIMSOLL_TEST_CHAOS` says how many requests are to be answered on the embedded engine. `cargo xtask test` asks for
 //! 2,000; 20,000 take a release build: `PLIMSOLL_TEST_CHAOS=20000 cargo test --release -p plimsoll-serve --test it twice`.
 
 mod breaking;
+mod fleet;
 mod tickets;
 
 use std::path::Path;
@@ -23,14 +25,17 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::World;
-use super::world::create;
+use super::world::{create_object, ready_server};
 use breaking::{Process, Proxy};
+use fleet::Controllers;
 use tickets::{Book, Kind};
 
 const CALLERS: usize = 128;
 /// Servers that many callers share, and how many fit on each.
 const SHARED: usize = 40;
 const SEATS: usize = 100;
+/// By how much the fleet gets smaller each time.
+const SMALLER: u8 = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_server_is_given_twice_or_lost_on_the_embedded_engine() {
@@ -57,11 +62,12 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
     let started = Instant::now();
     // Whatever breaks takes at most half of the callers' answers with it, and their servers.
     let breaks = (target / 100).clamp(15, 100);
-    let alone = target + breaks * CALLERS / 2;
+    let alone = target + breaks * (CALLERS / 2 + usize::from(SMALLER));
     fill(client, namespace, alone).await;
     eprintln!("{alone} servers after {:.1} s", started.elapsed().as_secs_f32());
     let api = Proxy::to(port_of(kubeconfig)).await;
     let through = through(kubeconfig, dir, api.port);
+    let mut controllers = Controllers::start(super::real::connect(&through).await, namespace);
     let mut allocators = Vec::new();
     for _ in 0..2 {
         let process = Process::start(&through).await;
@@ -79,8 +85,9 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
     let mut kills = 0;
     for round in 1..=breaks {
         book.answers(target * round / breaks, started).await;
+        fleet::shrink(client, namespace, SMALLER.into()).await;
         let (process, proxy) = &mut allocators[fastrand::usize(..2)];
-        match round % 3 {
+        match round % 4 {
             0 => {
                 process.kill().await;
                 *process = Process::start(&through).await;
@@ -88,6 +95,7 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
                 kills += 1;
             }
             1 => proxy.cut(),
+            2 => controllers.kill().await,
             _ => api.cut(),
         }
     }
@@ -100,6 +108,7 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
         process.kill().await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
+    fleet::settles(client, namespace).await;
     let took = started.elapsed().as_secs_f32();
     eprintln!("{}; {breaks} breaks, {kills} processes killed, {took:.1} s", book.summary());
     book.check(client, alone).await;
@@ -131,25 +140,32 @@ fn is_refusal(code: Code) -> bool {
     matches!(code, Code::ResourceExhausted | Code::Aborted)
 }
 
-/// Makes the servers: most for one caller each, some for many.
+/// Makes the servers of a fleet: most for one caller each, some for many.
 async fn fill(client: &Client, namespace: &str, alone: usize) {
+    let of_fleet = fleet::make(client, namespace, alone + SHARED).await;
     let next = Arc::new(AtomicUsize::new(0));
     let workers: Vec<_> = (0..64)
         .map(|_| {
             let (client, namespace, next) =
                 (client.clone(), namespace.to_owned(), Arc::clone(&next));
+            let of_fleet = of_fleet.clone();
             tokio::spawn(async move {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index < alone {
-                        create(&client, &namespace, &format!("a{index:05}"), json!({})).await;
-                    } else if index < alone + SHARED {
-                        let players =
-                            json!({"lists": {"players": {"capacity": SEATS, "values": []}}});
-                        create(&client, &namespace, &format!("s{index:05}"), players).await;
-                    } else {
+                    if index >= alone + SHARED {
                         return;
                     }
+                    let (name, more) = if index < alone {
+                        (format!("a{index:05}"), json!({}))
+                    } else {
+                        let players = json!({"capacity": SEATS, "values": []});
+                        (format!("s{index:05}"), json!({"lists": {"players": players}}))
+                    };
+                    let mut server = ready_server(&namespace, &name, more);
+                    let labels = of_fleet["labels"].as_object().unwrap().clone();
+                    server["metadata"]["labels"].as_object_mut().unwrap().extend(labels);
+                    server["metadata"]["ownerReferences"] = of_fleet["ownerReferences"].clone();
+                    create_object(&client, &namespace, server).await;
                 }
             })
         })

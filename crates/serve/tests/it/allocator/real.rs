@@ -52,7 +52,12 @@ async fn install(client: &Client) {
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     >(&());
     let crds: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    for name in ["gameservers.agones.dev", "gameserverallocationpolicies.multicluster.agones.dev"] {
+    for name in [
+        "gameservers.agones.dev",
+        "gameserversets.agones.dev",
+        "fleets.agones.dev",
+        "gameserverallocationpolicies.multicluster.agones.dev",
+    ] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
         let crd: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         let params = PatchParams::apply("plimsoll-test").force();

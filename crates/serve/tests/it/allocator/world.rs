@@ -113,6 +113,11 @@ pub(crate) type Hook =
     Arc<dyn Fn(Passing) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 pub(crate) async fn create(client: &Client, namespace: &str, name: &str, more: Value) {
+    create_object(client, namespace, ready_server(namespace, name, more)).await;
+}
+
+/// Gives a Ready server, with more in its status.
+pub(crate) fn ready_server(namespace: &str, name: &str, more: Value) -> Value {
     let kind = if more["lists"].is_object() { "shared" } else { "alone" };
     let mut server = json!({
         "apiVersion": "agones.dev/v1", "kind": "GameServer",
@@ -123,6 +128,10 @@ pub(crate) async fn create(client: &Client, namespace: &str, name: &str, more: V
     });
     let status = server["status"].as_object_mut().unwrap();
     status.extend(more.as_object().cloned().unwrap());
+    server
+}
+
+pub(crate) async fn create_object(client: &Client, namespace: &str, server: Value) {
     let servers: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &game_servers());
     let server = serde_json::from_value(server).unwrap();

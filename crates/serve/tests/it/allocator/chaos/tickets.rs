@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use kube::api::{Api, DynamicObject};
 use kube::{Client, ResourceExt as _};
+use plimsoll_serve::proto::allocation::allocation_request::SchedulingStrategy;
 use plimsoll_serve::proto::allocation::game_server_selector::GameServerState;
 use plimsoll_serve::proto::allocation::{
     AllocationRequest, AllocationResponse, GameServerSelector, ListAction, ListSelector, MetaPatch,
@@ -87,7 +88,9 @@ impl Book {
                 lists: [("players".to_owned(), action)].into(),
                 ..base
             },
+            // Anywhere, so that now and then it is a server that the fleet's controllers are about to shut down.
             Kind::Alone => AllocationRequest {
+                scheduling: SchedulingStrategy::Distributed.into(),
                 metadata: Some(MetaPatch { annotations, ..MetaPatch::default() }),
                 game_server_selectors: vec![GameServerSelector {
                     match_labels: [("kind".to_owned(), "alone".to_owned())].into(),
