@@ -3,9 +3,11 @@
 //! `log` has the recent changes, those that go to the disk together in one value, and `objects` everything as it was before
 //! the first of them. So a commit appends one value, however many objects it changes; what happened since `objects` is
 //! played again when the file is opened; and changes that are forgotten are folded into `objects`, of each object the last
-//! one only. Every value ends in a checksum.
+//! one only. So `objects` may lag behind the forgotten changes that are still in the log, and what is not forgotten begins after
+//! the last of those. Every value ends in a checksum.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -57,9 +59,14 @@ pub(super) struct Disk {
     log: VecDeque<u64>,
     /// The changes of the log that are forgotten.
     forgotten: Vec<Arc<Change>>,
+    /// The version of the last of them, for each object.
+    last: HashMap<Place, u64>,
     /// How many of them may wait for a quiet time.
     most_forgotten: usize,
 }
+
+/// A collection and a key.
+type Place = (Arc<str>, Arc<str>);
 
 /// What can be folded: so many changes, which are so many values of the log, up to a version.
 #[derive(Clone, Copy)]
@@ -151,9 +158,12 @@ fn read(backend: Backend, history: History) -> Result<(Disk, State, Packer), Unr
         let why = format!("its changes end at {}, not at {newest}", state.version());
         return Err(Unreadable::Damaged(why));
     }
-    let forgotten = state.trim(i64::MIN, &history);
+    let mut forgotten = state.forget_to(version("forgotten")?);
+    forgotten.extend(state.trim(i64::MIN, &history));
     drop((meta, reading));
-    let disk = Disk { database, log, forgotten, most_forgotten: UNFOLDED };
+    let (last, most_forgotten) = (HashMap::new(), UNFOLDED);
+    let mut disk = Disk { database, log, forgotten: Vec::new(), last, most_forgotten };
+    disk.note_forgotten(forgotten);
     Ok((disk, state, packer))
 }
 
@@ -201,7 +211,7 @@ impl Disk {
                     can_fold = true;
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    self.forgotten.extend(shared.show(Vec::new()));
+                    self.note_forgotten(shared.show(Vec::new()));
                     can_fold = self.fold();
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
@@ -223,7 +233,7 @@ impl Disk {
             waiting.into_iter().for_each(|done| drop(done.send(failed())));
             return;
         }
-        self.forgotten.extend(shared.show(changes));
+        self.note_forgotten(shared.show(changes));
         for (done, answer) in waiting.into_iter().zip(answers) {
             // Who no longer waits does not need the answer.
             let _ = done.send(answer);
@@ -270,14 +280,18 @@ impl Disk {
         Some(Foldable { changes, values, up_to })
     }
 
-    /// Takes the last change of each object into the objects, and the changes off the log.
+    /// Takes changes into the objects and off the log. One that a later forgotten one of the same object follows is passed over: that
+    /// one is in the log until it is taken into the objects itself, and nobody asks any more what was before it. New objects are
+    /// not passed over, so that what the log deletes is there.
     fn write_folded(
         &self,
         Foldable { changes, up_to, .. }: Foldable,
         writing: &WriteTransaction,
     ) -> Result<(), redb::Error> {
+        let newest = self.forgotten.last().map_or(up_to, |change| change.version());
         let last: BTreeMap<String, &Change> = self.forgotten[..changes]
             .iter()
+            .filter(|change| change.before.is_none() || self.is_last(change))
             .map(|change| (codec::join(&change.collection, &change.key), &**change))
             .collect();
         let mut objects = writing.open_table(OBJECTS)?;
@@ -290,12 +304,31 @@ impl Disk {
             }
         }
         writing.open_table(LOG)?.retain_in(..=up_to, |_, _| false)?;
-        writing.open_table(META)?.insert("objects", up_to)?;
+        let mut meta = writing.open_table(META)?;
+        meta.insert("objects", up_to)?;
+        meta.insert("forgotten", newest)?;
         Ok(())
     }
 
+    fn is_last(&self, change: &Change) -> bool {
+        self.last.get(&change.place()) == Some(&change.version())
+    }
+
+    fn note_forgotten(&mut self, changes: Vec<Arc<Change>>) {
+        for change in changes {
+            self.last.insert(change.place(), change.version());
+            self.forgotten.push(change);
+        }
+    }
+
     fn forget_folded(&mut self, Foldable { changes, values, .. }: Foldable) {
-        self.forgotten.drain(..changes);
+        for change in self.forgotten.drain(..changes) {
+            if let Entry::Occupied(last) = self.last.entry(change.place())
+                && *last.get() == change.version()
+            {
+                last.remove();
+            }
+        }
         self.log.drain(..values);
     }
 

@@ -91,6 +91,11 @@ impl Change {
         *self.recent.lock().expect("no one panics while holding it") = Recent::Nothing;
     }
 
+    /// Gives where the object is: its collection and its key.
+    pub(super) fn place(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.collection), Arc::clone(&self.key))
+    }
+
     /// Gives the version that the change made.
     pub(crate) fn version(&self) -> u64 {
         self.object.version()
@@ -247,8 +252,19 @@ impl State {
 
     /// Forgets what is overdue, and gives it to be freed.
     pub(super) fn trim(&mut self, now: i64, history: &History) -> Vec<Arc<Change>> {
-        let overdue = self.overdue(now, history);
-        let names: Vec<_> = self.order.drain(..overdue).map(|(_, name)| name).collect();
+        self.forget(self.overdue(now, history))
+    }
+
+    /// Forgets the changes up to a version, and gives them.
+    pub(super) fn forget_to(&mut self, version: u64) -> Vec<Arc<Change>> {
+        // Each change makes the next version.
+        let since = self.version.saturating_sub(version);
+        let kept = usize::try_from(since).unwrap_or(usize::MAX).min(self.order.len());
+        self.forget(self.order.len() - kept)
+    }
+
+    fn forget(&mut self, count: usize) -> Vec<Arc<Change>> {
+        let names: Vec<_> = self.order.drain(..count).map(|(_, name)| name).collect();
         let mut forgotten = Vec::with_capacity(names.len());
         for name in names {
             if let Some(change) = self.collection(&name).changes.pop_front() {
