@@ -58,7 +58,7 @@ pub(super) struct Disk {
     /// The version of the last change of each value in the log.
     log: VecDeque<u64>,
     /// The changes of the log that are forgotten.
-    forgotten: Vec<Arc<Change>>,
+    forgotten: VecDeque<Arc<Change>>,
     /// The version of the last of them, for each object.
     last: HashMap<Place, u64>,
     /// How many of them may wait for a quiet time.
@@ -162,7 +162,7 @@ fn read(backend: Backend, history: History) -> Result<(Disk, State, Packer), Unr
     forgotten.extend(state.trim(i64::MIN, &history));
     drop((meta, reading));
     let (last, most_forgotten) = (HashMap::new(), UNFOLDED);
-    let mut disk = Disk { database, log, forgotten: Vec::new(), last, most_forgotten };
+    let mut disk = Disk { database, log, forgotten: VecDeque::new(), last, most_forgotten };
     disk.note_forgotten(forgotten);
     Ok((disk, state, packer))
 }
@@ -269,7 +269,7 @@ impl Disk {
 
     /// Finds about so many forgotten changes. The log loses whole values only, and one of more changes goes as a whole.
     fn foldable(&self, about: usize) -> Option<Foldable> {
-        let all = self.forgotten.last();
+        let all = self.forgotten.back();
         let values_to = |change: Option<&Arc<Change>>| {
             change.map_or(0, |to| self.log.partition_point(|last| *last <= to.version()))
         };
@@ -288,9 +288,10 @@ impl Disk {
         Foldable { changes, up_to, .. }: Foldable,
         writing: &WriteTransaction,
     ) -> Result<(), redb::Error> {
-        let newest = self.forgotten.last().map_or(up_to, |change| change.version());
-        let last: BTreeMap<String, &Change> = self.forgotten[..changes]
-            .iter()
+        let newest = self.forgotten.back().map_or(up_to, |change| change.version());
+        let last: BTreeMap<String, &Change> = self
+            .forgotten
+            .range(..changes)
             .filter(|change| change.before.is_none() || self.is_last(change))
             .map(|change| (codec::join(&change.collection, &change.key), &**change))
             .collect();
@@ -317,7 +318,7 @@ impl Disk {
     fn note_forgotten(&mut self, changes: Vec<Arc<Change>>) {
         for change in changes {
             self.last.insert(change.place(), change.version());
-            self.forgotten.push(change);
+            self.forgotten.push_back(change);
         }
     }
 

@@ -38,7 +38,15 @@ impl Where {
         match self {
             Self::Embedded => 16_000,
             Self::Followed => 4_000,
-            Self::Real => 1_500,
+            Self::Real => 800,
+        }
+    }
+
+    /// A disk's moods last for seconds: on the real API server, many short runs in turn even them out.
+    pub(super) fn usual_runs(self) -> usize {
+        match self {
+            Self::Embedded | Self::Followed => 5,
+            Self::Real => 11,
         }
     }
 }
