@@ -5,8 +5,8 @@
 //! server may have been given twice, none that was given may be shut down, and no ticket may be on a server that its caller was
 //! not told about, unless that caller got no answer at all.
 //!
-//! `PLIMSOLL_TEST_CHAOS` says how many requests are to be answered on the embedded engine. `cargo xtask test` asks for
-//! 2,000; 20,000 take a release build: `PLIMSOLL_TEST_CHAOS=20000 cargo test --release -p plimsoll-serve --test it twice`.
+//! `PLIMSOLL_TEST_CHAOS` says how many requests are to be answered on the embedded engine. `cargo xtask test` asks for 2,000, and for
+//! 20,000 in continuous integration.
 
 mod breaking;
 mod fleet;
