@@ -30,10 +30,10 @@ pub(crate) struct Options {
     /// Ask only from so many clients at once
     #[arg(long)]
     clients: Option<usize>,
-    /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 11 real]
-    #[arg(long)]
-    runs: Option<usize>,
-    /// How many allocations a run of 128 clients has; fewer clients have fewer [default: 16000 embedded, 4000 with controllers, 800 real]
+    /// How many allocated runs, and as many bare ones, for each figure
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// How many allocations a run of 128 clients has; fewer clients have fewer [default: 16000 embedded, 4000 with controllers or real]
     #[arg(long)]
     size: Option<usize>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
          PUT of the same game server with its version, by as many clients. Embedded: durable, engine, allocator, its watch and all clients in \
          one process on two cores; its bare updates come without a socket. Real: kube-apiserver with etcd beside it; each client of bare updates has \
          its own connection. gRPC and REST: plain text on loopback, one connection for each client.",
-        options.runs.map_or("5 (real: 11)".to_owned(), |runs| runs.to_string())
+        options.runs
     ));
     runtime.shutdown_background();
     Ok(report)
@@ -81,7 +81,6 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
 
 async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow::Result<()> {
     let most = options.size.unwrap_or(place.usual_size());
-    let runs = options.runs.unwrap_or(place.usual_runs());
     let place = Place::open(place, most).await?;
     for door in [Door::Process, Door::Grpc, Door::Rest] {
         if options.door.is_some_and(|only| only != door) || !place.has(door) {
@@ -90,7 +89,7 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
         for clients in options.clients.map_or(CLIENTS.to_vec(), |only| vec![only]) {
             let size = most * clients.min(64) / 64 / 2 + most / 4;
             let size = if clients == 128 { most } else { size.min(most) };
-            let (allocated, bare) = pairs(&place, door, clients, size, runs).await?;
+            let (allocated, bare) = pairs(&place, door, clients, size, options.runs).await?;
             row(report, &place, door, clients, &allocated, &bare);
         }
     }
@@ -111,7 +110,8 @@ async fn pairs(
     for _ in 0..clients {
         askers.push(place.asker(door).await?);
     }
-    // One pair before, for what is done only once.
+    let mut updaters = place.updaters(clients).await?;
+    // One pair before, for what is done only once, as connecting is.
     for round in 0..=runs {
         let is_counted = round > 0;
         let size = if is_counted { size } else { size.min(200) };
@@ -121,7 +121,8 @@ async fn pairs(
             allocated.rates.push(rate);
             allocated.times.extend(times);
         }
-        let (rate, times) = place.update_back(clients, size).await?;
+        let (rate, times, returned) = place.update_back(updaters, size).await?;
+        updaters = returned;
         if is_counted {
             bare.rates.push(rate);
             bare.times.extend(times);

@@ -1,6 +1,7 @@
 //! What does the allocator keep of a game server?
 //!
-//! Enough to choose it and to answer, and nothing of its pod, which is most of the object.
+//! Enough to choose it and to answer. Its pod, which is most of the object, is kept as text, and only where servers are written as
+//! a whole.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use api::agones::{self, GameServer, GameServerStatus};
 use api::allocation::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
+use kube::core::DynamicObject;
 use serde::Deserialize;
 
 /// A game server without its spec.
@@ -18,6 +20,28 @@ pub(super) struct Server {
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
     pub(super) status: GameServerStatus,
+    /// All of it but who owns which field, where it is written as a whole.
+    #[serde(skip)]
+    pub(super) text: Option<Box<str>>,
+}
+
+impl From<DynamicObject> for Server {
+    fn from(mut object: DynamicObject) -> Self {
+        object.metadata.managed_fields = None;
+        let text = serde_json::to_string(&object).ok().map(String::into_boxed_str);
+        let status = object.data.get_mut("status").map(serde_json::Value::take);
+        let status = status.map(serde_json::from_value).transpose().unwrap_or_else(|err| {
+            let name = object.metadata.name.as_deref();
+            tracing::warn!(
+                error = &err as &dyn std::error::Error,
+                name,
+                "passing over a game server"
+            );
+            None
+        });
+        let metadata = ObjectMeta { finalizers: None, owner_references: None, ..object.metadata };
+        Self { metadata, status: status.unwrap_or_default(), text }
+    }
 }
 
 impl Server {

@@ -1,13 +1,15 @@
 //! How do the books hear of changes?
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::Shared;
@@ -18,10 +20,27 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 /// Follows game servers for as long as the allocator lives. The first complete list is told to `complete`.
 pub(super) async fn servers(shared: Arc<Shared>, complete: watch::Sender<bool>) {
-    let api: Api<Server> = match &shared.settings.namespace {
-        Some(namespace) => Api::namespaced(shared.client.clone(), namespace),
-        None => Api::all(shared.client.clone()),
-    };
+    let resource = ApiResource::erase::<Server>(&());
+    let (client, settings) = (shared.client.clone(), &shared.settings);
+    if settings.replaces {
+        let api: Api<DynamicObject> = match &settings.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        follow(&shared, api, complete).await;
+    } else {
+        let api: Api<Server> = match &settings.namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        follow(&shared, api, complete).await;
+    }
+}
+
+async fn follow<K>(shared: &Shared, api: Api<K>, complete: watch::Sender<bool>)
+where
+    K: Resource + DeserializeOwned + Clone + Debug + Send + Into<Server> + 'static,
+{
     let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
     let mut pause = PAUSE.0;
     while let Some(event) = events.next().await {
@@ -38,16 +57,25 @@ pub(super) async fn servers(shared: Arc<Shared>, complete: watch::Sender<bool>) 
             }
         };
         pause = PAUSE.0;
-        let mut books = shared.books();
+        // What has to be read of a server is read before the books are taken.
         match event {
-            Event::Init => books.start_list(),
-            Event::InitApply(server) => books.see_listed(server),
+            Event::Init => shared.books().start_list(),
+            Event::InitApply(server) => {
+                let server = server.into();
+                shared.books().see_listed(server);
+            }
             Event::InitDone => {
-                books.end_list();
+                shared.books().end_list();
                 complete.send_replace(true);
             }
-            Event::Apply(server) => books.see(server),
-            Event::Delete(server) => books.see_gone(server),
+            Event::Apply(server) => {
+                let server: Server = server.into();
+                shared.books().see(server);
+            }
+            Event::Delete(server) => {
+                let server = server.into();
+                shared.books().see_gone(server);
+            }
         }
     }
 }

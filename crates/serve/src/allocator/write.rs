@@ -1,17 +1,17 @@
 //! How does a choice become true?
 //!
 //! By one write that names the version it was decided on: labels, annotations, state, counters and lists together, as a
-//! merge patch, so that the pod does not travel. A write without an answer is sent again as it was: the API takes it, or
+//! merge patch or merged into the server's whole text. A write without an answer is sent again as it was: the API takes it, or
 //! says that the version has moved on, and then the moment in `agones.dev/last-allocated` tells whether by us.
 
 use std::time::Duration;
 
 use api::agones;
-use decide::allocation::{LAST_ALLOCATED, Request, Warning, apply};
+use decide::allocation::{self, LAST_ALLOCATED, Warning, apply};
 use decide::gameserver::{GameServer, Texts};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, Patch, PatchParams, ValidationDirective};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request, ValidationDirective};
 use serde_json::{Map, Value, json};
 
 use super::server::Server;
@@ -42,6 +42,8 @@ pub(super) enum Sent {
 /// A write to one server, for one request or several.
 pub(super) struct Write {
     patch: Value,
+    /// The whole server with the patch, where its text is known.
+    whole: Option<Value>,
     /// What tells our write from another's.
     at: String,
     /// Actions that did not apply.
@@ -52,7 +54,7 @@ impl Write {
     /// Works out what requests do to a server, one after the other.
     pub(super) fn new<'a>(
         base: &Server,
-        requests: impl Iterator<Item = &'a Request> + Clone,
+        requests: impl Iterator<Item = &'a allocation::Request> + Clone,
         now: Timestamp,
     ) -> Self {
         // Without its metadata, so that the labels and annotations it has afterwards are those that change.
@@ -61,7 +63,12 @@ impl Write {
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
         let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
         let patch = patch(base, &after, requests);
-        Self { patch, at: at.unwrap_or_default(), warnings }
+        let whole = base.text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let whole = whole.map(|mut whole| {
+            merge(&mut whole, &patch);
+            whole
+        });
+        Self { patch, whole, at: at.unwrap_or_default(), warnings }
     }
 
     /// Sends the write until there is an answer.
@@ -89,13 +96,15 @@ impl Write {
     }
 
     async fn send_once(&self, api: &Api<Server>, base: &Server) -> Result<Server, kube::Error> {
-        let patch = Patch::Merge(&self.patch);
-        // Every field that is sent is one of the kind's: the API need not look for others.
-        let params = PatchParams {
-            field_validation: Some(ValidationDirective::Ignore),
-            ..PatchParams::default()
-        };
-        within(api.patch(base.name(), &params, &patch)).await
+        match &self.whole {
+            Some(whole) => within(replace(api, base.name(), whole)).await,
+            None => {
+                // Every field that is sent is one of the kind's: the API need not look for others.
+                let field_validation = Some(ValidationDirective::Ignore);
+                let params = PatchParams { field_validation, ..PatchParams::default() };
+                within(api.patch(base.name(), &params, &Patch::Merge(&self.patch))).await
+            }
+        }
     }
 
     /// Asks whether the version has moved on by our own hand. Where another allocation came after, nobody can tell.
@@ -121,6 +130,14 @@ pub(super) async fn look(api: &Api<Server>, name: &str) -> Result<Option<Server>
     within(api.get_opt(name)).await
 }
 
+async fn replace(api: &Api<Server>, name: &str, whole: &Value) -> Result<Server, kube::Error> {
+    let body = serde_json::to_vec(whole).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(api.resource_url()).replace(name, &PostParams::default(), body);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let written: DynamicObject = api.clone().into_client().request(request).await?;
+    Ok(written.into())
+}
+
 async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
         Ok(answered) => answered,
@@ -142,7 +159,7 @@ fn may_pass(err: &kube::Error) -> bool {
 fn patch<'a>(
     base: &Server,
     after: &GameServer,
-    requests: impl Iterator<Item = &'a Request> + Clone,
+    requests: impl Iterator<Item = &'a allocation::Request> + Clone,
 ) -> Value {
     let texts = |texts: &Texts| texts.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
     let (labels, annotations): (Map<_, _>, Map<_, _>) =
@@ -176,9 +193,21 @@ fn patch<'a>(
     patch
 }
 
+/// Puts into an object what a patch has; one of ours removes nothing.
+fn merge(into: &mut Value, patch: &Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (name, value) in patch {
+                merge(into.entry(name.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (into, patch) => *into = patch.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use decide::allocation::{CounterAction, CounterVerb};
+    use decide::allocation::{CounterAction, CounterVerb, Request};
 
     use super::super::server::tests::server;
     use super::*;
@@ -204,5 +233,31 @@ mod tests {
             })
         );
         assert!(write.warnings.is_empty());
+        assert_eq!(write.whole, None, "it is not known");
+    }
+
+    #[test]
+    fn a_server_whose_text_is_known_is_written_as_a_whole() {
+        let object = json!({
+            "apiVersion": "agones.dev/v1", "kind": "GameServer",
+            "metadata": {"name": "a", "resourceVersion": "7", "finalizers": ["f"], "managedFields": [{"manager": "m"}]},
+            "spec": {"ports": [{"hostPort": 7000}]},
+            "status": {"state": "Ready", "address": "10.0.0.1"},
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let request = Request::default();
+        let write = Write::new(&object.into(), [&request].into_iter(), Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            write.whole,
+            Some(json!({
+                "apiVersion": "agones.dev/v1", "kind": "GameServer",
+                "metadata": {
+                    "name": "a", "resourceVersion": "7", "finalizers": ["f"],
+                    "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
+                },
+                "spec": {"ports": [{"hostPort": 7000}]},
+                "status": {"state": "Allocated", "address": "10.0.0.1"},
+            }))
+        );
     }
 }

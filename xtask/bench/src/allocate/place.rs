@@ -37,16 +37,7 @@ impl Where {
     pub(super) fn usual_size(self) -> usize {
         match self {
             Self::Embedded => 16_000,
-            Self::Followed => 4_000,
-            Self::Real => 800,
-        }
-    }
-
-    /// A disk's moods last for seconds: on the real API server, many short runs in turn even them out.
-    pub(super) fn usual_runs(self) -> usize {
-        match self {
-            Self::Embedded | Self::Followed => 5,
-            Self::Real => 11,
+            Self::Followed | Self::Real => 4_000,
         }
     }
 }
@@ -109,7 +100,9 @@ impl Place {
                 fill(&backing, most).await?;
             }
         }
-        let allocator = Allocator::start(client, Settings::default()).await;
+        // As `plimsoll run` has it beside a cluster, and `plimsoll up` on its own engine.
+        let settings = Settings { replaces: which == Where::Real, ..Settings::default() };
+        let allocator = Allocator::start(client, settings).await;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let router = doors::router(allocator.clone());
@@ -137,13 +130,23 @@ impl Place {
         }
     }
 
-    /// Updates every Allocated server back to Ready, from so many clients; gives updates per second and their times.
+    /// Gives clients for bare updates, each with a connection of its own.
+    pub(super) async fn updaters(&self, clients: usize) -> anyhow::Result<Vec<Updater>> {
+        let left = Arc::new(Mutex::new(VecDeque::new()));
+        let mut updaters = Vec::new();
+        for _ in 0..clients {
+            updaters.push((api(self.backing.client().await?), Arc::clone(&left)));
+        }
+        Ok(updaters)
+    }
+
+    /// Updates every Allocated server back to Ready; gives updates per second and their times.
     pub(super) async fn update_back(
         &self,
-        clients: usize,
+        updaters: Vec<Updater>,
         size: usize,
-    ) -> anyhow::Result<(f64, Vec<Duration>)> {
-        let servers: Api<DynamicObject> = api(self.backing.client().await?);
+    ) -> anyhow::Result<(f64, Vec<Duration>, Vec<Updater>)> {
+        let (servers, left) = updaters.first().context("there are some")?;
         let all = servers.list(&ListParams::default()).await?.items;
         let allocated = all.into_iter().filter(|s| s.data["status"]["state"] == "Allocated");
         let changed: VecDeque<DynamicObject> = allocated
@@ -154,14 +157,10 @@ impl Place {
             })
             .collect();
         anyhow::ensure!(changed.len() == size, "{} of {size} are Allocated", changed.len());
-        let changed = Arc::new(Mutex::new(changed));
-        let mut workers = Vec::new();
-        for _ in 0..clients {
-            workers.push((api(self.backing.client().await?), Arc::clone(&changed)));
-        }
-        let (rate, times, _) = timed(workers, size, update_one).await?;
+        *left.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+        let timed = timed(updaters, size, update_one).await?;
         self.catch_up(size).await?;
-        Ok((rate, times))
+        Ok(timed)
     }
 
     /// Waits until the allocator has seen that all servers are Ready again.
@@ -187,9 +186,10 @@ impl Place {
     }
 }
 
-type Updating = (Api<DynamicObject>, Arc<Mutex<VecDeque<DynamicObject>>>);
+/// One client, and the servers that it and the others have yet to update.
+type Updater = (Api<DynamicObject>, Arc<Mutex<VecDeque<DynamicObject>>>);
 
-async fn update_one((servers, left): Updating) -> anyhow::Result<Updating> {
+async fn update_one((servers, left): Updater) -> anyhow::Result<Updater> {
     let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let server = next.context("there is one for each")?;
     servers.replace(&server.name_any(), &PostParams::default(), &server).await?;

@@ -38,7 +38,9 @@ impl Parts {
         let client = engine.client();
         let mut controllers = JoinSet::new();
         let recorder = measuring::serve(&client, args.metrics, &mut controllers).await?;
-        let settings = allocator::Settings { recorder, ..allocator::Settings::default() };
+        // The engine reads of an object only what a patch names.
+        let settings =
+            allocator::Settings { recorder, replaces: false, ..allocator::Settings::default() };
         let allocator = Allocator::start(client.clone(), settings).await;
         engine.delegate("allocation.agones.dev", "v1", door(allocator));
         let gates = args.gates.feature_gates.clone();

@@ -69,8 +69,9 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
     let through = through(kubeconfig, dir, api.port);
     let mut controllers = Controllers::start(super::real::connect(&through).await, namespace);
     let mut allocators = Vec::new();
-    for _ in 0..2 {
-        let process = Process::start(&through).await;
+    // One replaces servers and the other patches them: they must get along.
+    for replaces in [true, false] {
+        let process = Process::start(&through, replaces).await;
         let proxy = Proxy::to(process.port).await;
         allocators.push((process, proxy));
     }
@@ -86,11 +87,12 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
     for round in 1..=breaks {
         book.answers(target * round / breaks, started).await;
         fleet::shrink(client, namespace, SMALLER.into()).await;
-        let (process, proxy) = &mut allocators[fastrand::usize(..2)];
+        let index = fastrand::usize(..2);
+        let (process, proxy) = &mut allocators[index];
         match round % 4 {
             0 => {
                 process.kill().await;
-                *process = Process::start(&through).await;
+                *process = Process::start(&through, index == 0).await;
                 proxy.lead_to(process.port);
                 kills += 1;
             }

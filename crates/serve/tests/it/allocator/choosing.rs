@@ -38,6 +38,53 @@ async fn two_allocators_never_give_out_the_same_server_and_both_get_along() {
     assert!(!names.contains(""));
 }
 
+#[tokio::test]
+async fn a_server_that_is_replaced_is_as_one_that_is_patched() {
+    let mut left = Vec::new();
+    for replaces in [true, false] {
+        let world = World::new().await;
+        let counters =
+            json!({"rooms": {"count": 1, "capacity": 20}, "frames": {"count": 3, "capacity": 9}});
+        world.ready("a", json!({"counters": counters})).await;
+        world.patch("a", json!({"metadata": {"finalizers": ["agones.dev/controller"], "labels": {"mode": "ranked"}}})).await;
+        let methods = Arc::new(Mutex::new(BTreeSet::new()));
+        let seen = Arc::clone(&methods);
+        let client = world.client_through(Arc::new(move |passing| {
+            if passing.path.contains("/gameservers/") {
+                seen.lock().unwrap().insert(passing.method);
+            }
+            Box::pin(async { Ok(()) })
+        }));
+        let settings = Settings { replaces, ..Settings::default() };
+        let allocator = Allocator::start(client, settings).await;
+        // The second time, it is written with the version that the answer to the first brought.
+        let spec = json!({
+            "selectors": [{"gameServerState": "Allocated"}, {"gameServerState": "Ready"}],
+            "counters": {"rooms": {"action": "Increment", "amount": 1}},
+            "metadata": {"labels": {"match": "m1"}, "annotations": {"map": "harbour"}},
+        });
+        for _ in 0..2 {
+            let answer = allocator.allocate(&allocation(spec.clone())).await.unwrap();
+            assert_eq!(answer.state, AllocationState::Allocated);
+        }
+        let expected = if replaces { "PUT" } else { "PATCH" };
+        assert_eq!(*methods.lock().unwrap(), BTreeSet::from([expected.to_owned()]));
+        let mut server = world.server("a").await;
+        assert_eq!(server["status"]["counters"]["rooms"]["count"], 3);
+        let metadata = server["metadata"].as_object_mut().unwrap();
+        for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+            metadata.remove(name);
+        }
+        metadata["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("agones.dev/last-allocated")
+            .unwrap();
+        left.push(server);
+    }
+    assert_eq!(left[0], left[1]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_players_share_a_server_and_none_is_lost() {
     let world = World::new().await;

@@ -10,11 +10,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::World;
-use super::world::{Hook, Passing, allocation};
-
-fn is_write(passing: &Passing) -> bool {
-    passing.method == "PATCH" && passing.path.contains("/gameservers/")
-}
+use super::world::{Hook, allocation};
 
 /// A hook that holds up writes until they are let through.
 fn held(writes: &Arc<Semaphore>, sent: &Arc<Semaphore>) -> Hook {
@@ -22,7 +18,7 @@ fn held(writes: &Arc<Semaphore>, sent: &Arc<Semaphore>) -> Hook {
     Arc::new(move |passing| {
         let (writes, sent) = (Arc::clone(&writes), Arc::clone(&sent));
         Box::pin(async move {
-            if is_write(&passing) && !passing.is_answer {
+            if passing.is_write() && !passing.is_answer {
                 sent.add_permits(1);
                 writes.acquire().await?.forget();
             }
@@ -148,19 +144,26 @@ async fn how_often_a_server_was_chosen_is_measured() {
 
 #[tokio::test]
 async fn an_answer_that_was_lost_on_the_way_is_found_again() {
+    for replaces in [true, false] {
+        an_answer_is_found_again(replaces).await;
+    }
+}
+
+async fn an_answer_is_found_again(replaces: bool) {
     let world = World::with_ready(3).await;
     let writes = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&writes);
     // Every other write is done and its answer lost; every fifth does not arrive at all.
     let hook: Hook = Arc::new(move |passing| {
-        let is_lost = is_write(&passing)
+        let is_lost = passing.is_write()
             && match passing.is_answer {
                 true => count.load(Ordering::Relaxed) % 2 == 1,
                 false => count.fetch_add(1, Ordering::Relaxed) % 5 == 4,
             };
         Box::pin(async move { if is_lost { Err("the connection broke".into()) } else { Ok(()) } })
     });
-    let allocator = Allocator::start(world.client_through(hook), settings(10, 10)).await;
+    let settings = Settings { replaces, ..settings(10, 10) };
+    let allocator = Allocator::start(world.client_through(hook), settings).await;
     for expected in ["s0000", "s0001", "s0002"] {
         let answer = soon(allocator.allocate(&allocation(json!({})))).await.unwrap();
         assert_eq!(answer.game_server_name, expected);

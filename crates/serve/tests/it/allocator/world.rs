@@ -108,6 +108,13 @@ pub(crate) struct Passing {
     pub(crate) is_answer: bool,
 }
 
+impl Passing {
+    /// Whether it writes to a game server.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(&*self.method, "PATCH" | "PUT") && self.path.contains("/gameservers/")
+    }
+}
+
 /// Looks at what passes; an error is what the client gets instead.
 pub(crate) type Hook =
     Arc<dyn Fn(Passing) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;

@@ -14,6 +14,9 @@ use tokio::sync::watch;
 /// The kubeconfig of a process that is an allocator.
 const KUBECONFIG: &str = "PLIMSOLL_TEST_ALLOCATOR_KUBECONFIG";
 
+/// Whether it replaces servers instead of patching them.
+const REPLACES: &str = "PLIMSOLL_TEST_ALLOCATOR_REPLACES";
+
 /// An allocator in a process of its own; killed with this.
 pub(super) struct Process {
     child: Child,
@@ -22,11 +25,12 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts this very program again, as an allocator.
-    pub(super) async fn start(kubeconfig: &Path) -> Self {
+    pub(super) async fn start(kubeconfig: &Path, replaces: bool) -> Self {
         let test = "allocator::chaos::breaking::a_process_allocates_when_it_is_told_to";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(KUBECONFIG, kubeconfig)
+            .env(REPLACES, replaces.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -64,7 +68,9 @@ fn a_process_allocates_when_it_is_told_to() {
         let stop = async {
             let _ = orphaned.await;
         };
-        serve(client, Settings::default(), doors, stop).await.unwrap();
+        let replaces = std::env::var(REPLACES).is_ok_and(|replaces| replaces == "true");
+        let settings = Settings { replaces, ..Settings::default() };
+        serve(client, settings, doors, stop).await.unwrap();
     });
 }
 

@@ -17,28 +17,33 @@ const NAME: &str = "f";
 pub(super) struct Controllers {
     client: Client,
     namespace: String,
+    parts: &'static [Part],
     running: JoinSet<()>,
 }
 
 impl Controllers {
     pub(super) fn start(client: Client, namespace: &str) -> Self {
-        let mut controllers =
-            Self { client, namespace: namespace.to_owned(), running: JoinSet::new() };
-        controllers.run(&[Part::Fleet, Part::GameServerSet]);
+        Self::of(client, namespace, &[Part::Fleet, Part::GameServerSet])
+    }
+
+    fn of(client: Client, namespace: &str, parts: &'static [Part]) -> Self {
+        let (namespace, running) = (namespace.to_owned(), JoinSet::new());
+        let mut controllers = Self { client, namespace, parts, running };
+        controllers.run();
         controllers
     }
 
-    fn run(&mut self, parts: &'static [Part]) {
+    fn run(&mut self) {
         let settings =
             control::Settings { namespace: Some(self.namespace.clone()), ..Default::default() };
-        let work = control::run(self.client.clone(), settings, parts, std::future::pending());
+        let work = control::run(self.client.clone(), settings, self.parts, std::future::pending());
         self.running.spawn(work);
     }
 
     /// Ends the controllers wherever they are, and starts others.
     pub(super) async fn kill(&mut self) {
         self.running.shutdown().await;
-        self.run(&[Part::Fleet, Part::GameServerSet]);
+        self.run();
     }
 }
 
@@ -56,12 +61,7 @@ pub(super) async fn make(client: &Client, namespace: &str, size: usize) -> Value
     let fleet = serde_json::from_value(fleet).unwrap();
     fleets.create(&PostParams::default(), &fleet).await.unwrap();
     // Without a controller of sets, the set stays empty until it is filled.
-    let mut controllers = Controllers {
-        client: client.clone(),
-        namespace: namespace.to_owned(),
-        running: JoinSet::new(),
-    };
-    controllers.run(&[Part::Fleet]);
+    let mut controllers = Controllers::of(client.clone(), namespace, &[Part::Fleet]);
     let sets: Api<GameServerSet> = Api::namespaced(client.clone(), namespace);
     loop {
         let made = sets.list(&ListParams::default()).await.unwrap().items.pop();
