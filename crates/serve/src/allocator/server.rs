@@ -13,7 +13,7 @@ use kube::Resource;
 use kube::core::DynamicObject;
 use serde::Deserialize;
 
-/// A game server without its spec.
+/// A game server without its spec, unless as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Server {
     #[serde(default, deserialize_with = "metadata")]
