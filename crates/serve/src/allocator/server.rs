@@ -28,19 +28,20 @@ pub(super) struct Server {
 impl From<DynamicObject> for Server {
     fn from(mut object: DynamicObject) -> Self {
         object.metadata.managed_fields = None;
-        let text = serde_json::to_string(&object).ok().map(String::into_boxed_str);
-        let status = object.data.get_mut("status").map(serde_json::Value::take);
-        let status = status.map(serde_json::from_value).transpose().unwrap_or_else(|err| {
-            let name = object.metadata.name.as_deref();
-            tracing::warn!(
-                error = &err as &dyn std::error::Error,
-                name,
-                "passing over a game server"
-            );
-            None
-        });
-        let metadata = ObjectMeta { finalizers: None, owner_references: None, ..object.metadata };
-        Self { metadata, status: status.unwrap_or_default(), text }
+        let read = serde_json::to_string(&object)
+            .and_then(|text| Ok((serde_json::from_str(&text)?, text.into_boxed_str())));
+        match read {
+            Ok((server, text)) => Self { text: Some(text), ..server },
+            Err(err) => {
+                let name = object.metadata.name.as_deref();
+                tracing::warn!(
+                    error = &err as &dyn std::error::Error,
+                    name,
+                    "passing over a game server"
+                );
+                Self { metadata: object.metadata, ..Self::default() }
+            }
+        }
     }
 }
 
@@ -180,5 +181,17 @@ pub(super) mod tests {
         assert!(!at("9").is_newer_than(&at("10")));
         assert!(!at("9").is_newer_than(&at("9")));
         assert!(at("x").is_newer_than(&at("9")), "an opaque version that differs is believed");
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_read_is_nothing_to_choose() {
+        let object = json!({
+            "apiVersion": "agones.dev/v1", "kind": "GameServer", "metadata": {"name": "a", "resourceVersion": "7"},
+            "status": {"state": "Ready", "ports": "seven"},
+        });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let server = Server::from(object);
+        assert_eq!((server.name(), server.version()), ("a", "7"), "it is known by name");
+        assert_eq!(server.status.state, GameServerStatus::default().state);
     }
 }

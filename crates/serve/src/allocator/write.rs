@@ -41,13 +41,20 @@ pub(super) enum Sent {
 
 /// A write to one server, for one request or several.
 pub(super) struct Write {
-    patch: Value,
-    /// The whole server with the patch, where its text is known.
-    whole: Option<Value>,
+    body: Body,
     /// What tells our write from another's.
     at: String,
     /// Actions that did not apply.
     pub(super) warnings: Vec<Warning>,
+}
+
+/// What is sent.
+#[derive(Debug, PartialEq)]
+enum Body {
+    /// What changes.
+    Patch(Value),
+    /// The whole server as it is then, where its text is known.
+    Whole(Value),
 }
 
 impl Write {
@@ -63,12 +70,14 @@ impl Write {
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
         let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
         let patch = patch(base, &after, requests);
-        let whole = base.text.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let whole = whole.map(|mut whole| {
-            merge(&mut whole, &patch);
-            whole
-        });
-        Self { patch, whole, at: at.unwrap_or_default(), warnings }
+        let body = match base.text.as_deref().map(serde_json::from_str) {
+            Some(Ok(mut whole)) => {
+                merge(&mut whole, patch);
+                Body::Whole(whole)
+            }
+            Some(Err(_)) | None => Body::Patch(patch),
+        };
+        Self { body, at: at.unwrap_or_default(), warnings }
     }
 
     /// Sends the write until there is an answer.
@@ -96,13 +105,13 @@ impl Write {
     }
 
     async fn send_once(&self, api: &Api<Server>, base: &Server) -> Result<Server, kube::Error> {
-        match &self.whole {
-            Some(whole) => within(replace(api, base.name(), whole)).await,
-            None => {
+        match &self.body {
+            Body::Whole(whole) => within(replace(api, base.name(), whole)).await,
+            Body::Patch(patch) => {
                 // Every field that is sent is one of the kind's: the API need not look for others.
                 let field_validation = Some(ValidationDirective::Ignore);
                 let params = PatchParams { field_validation, ..PatchParams::default() };
-                within(api.patch(base.name(), &params, &Patch::Merge(&self.patch))).await
+                within(api.patch(base.name(), &params, &Patch::Merge(patch))).await
             }
         }
     }
@@ -194,14 +203,14 @@ fn patch<'a>(
 }
 
 /// Puts into an object what a patch has; one of ours removes nothing.
-fn merge(into: &mut Value, patch: &Value) {
+fn merge(into: &mut Value, patch: Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {
             for (name, value) in patch {
-                merge(into.entry(name.as_str()).or_insert(Value::Null), value);
+                merge(into.entry(name).or_insert(Value::Null), value);
             }
         }
-        (into, patch) => *into = patch.clone(),
+        (into, patch) => *into = patch,
     }
 }
 
@@ -223,17 +232,16 @@ mod tests {
         let both = [request("first"), request("second")];
         let write = Write::new(&server("a", "7", "Ready"), both.iter(), Timestamp::UNIX_EPOCH);
         assert_eq!(
-            write.patch,
-            json!({
+            write.body,
+            Body::Patch(json!({
                 "metadata": {
                     "resourceVersion": "7", "labels": {"first": "x", "second": "x"},
                     "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
                 },
                 "status": {"state": "Allocated", "counters": {"rooms": {"count": 2, "capacity": 2}}},
-            })
+            }))
         );
         assert!(write.warnings.is_empty());
-        assert_eq!(write.whole, None, "it is not known");
     }
 
     #[test]
@@ -248,8 +256,8 @@ mod tests {
         let request = Request::default();
         let write = Write::new(&object.into(), [&request].into_iter(), Timestamp::UNIX_EPOCH);
         assert_eq!(
-            write.whole,
-            Some(json!({
+            write.body,
+            Body::Whole(json!({
                 "apiVersion": "agones.dev/v1", "kind": "GameServer",
                 "metadata": {
                     "name": "a", "resourceVersion": "7", "finalizers": ["f"],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
@@ -19,7 +19,7 @@ use xtask::process::Folder;
 
 use super::ask::{Asker, Door};
 use super::timed;
-use crate::fleets::worlds::World;
+use crate::fleets::worlds::{self, World};
 use crate::fleets::{self, FLEET};
 
 /// Which API server.
@@ -86,7 +86,10 @@ impl Place {
                 // On this thread, since what it starts ends with the thread that started it.
                 let cluster = tokio::task::block_in_place(|| {
                     let binaries = Binaries::build(&Program::CLUSTER)?;
-                    Cluster::start(&binaries, &Options { controllers: false, nodes: 0 })
+                    let options = Options { controllers: false, nodes: 0 };
+                    let cluster = Cluster::start(&binaries, &options)?;
+                    cluster.apply(&worlds::crds()?)?;
+                    anyhow::Ok(cluster)
                 })?;
                 Backing::Real(Box::new(cluster))
             }
@@ -96,7 +99,7 @@ impl Place {
             Where::Embedded => fill(&backing, most).await?,
             Where::Followed => fleets::grow(&client, i32::try_from(most)?).await?,
             Where::Real => {
-                install(&client).await?;
+                served(&client).await?;
                 fill(&backing, most).await?;
             }
         }
@@ -147,19 +150,19 @@ impl Place {
         size: usize,
     ) -> anyhow::Result<(f64, Vec<Duration>, Vec<Updater>)> {
         let (servers, left) = updaters.first().context("there are some")?;
-        let all = servers.list(&ListParams::default()).await?.items;
-        let allocated = all.into_iter().filter(|s| s.data["status"]["state"] == "Allocated");
-        let changed: VecDeque<DynamicObject> = allocated
-            .map(|mut server| {
-                server.data["status"]["state"] = json!("Ready");
-                server.metadata.managed_fields = None;
-                server
-            })
-            .collect();
+        let servers = servers.clone();
+        let mut changed = VecDeque::from(allocated(&servers).await?);
         anyhow::ensure!(changed.len() == size, "{} of {size} are Allocated", changed.len());
+        for server in &mut changed {
+            server.data["status"]["state"] = json!("Ready");
+            server.metadata.managed_fields = None;
+        }
         *left.lock().unwrap_or_else(PoisonError::into_inner) = changed;
         let timed = timed(updaters, size, update_one).await?;
         self.catch_up(size).await?;
+        // So that a list comes before each run, whatever its kind: it leaves the API server with garbage to collect.
+        let left = allocated(&servers).await?.len();
+        anyhow::ensure!(left == 0, "{left} are still Allocated");
         Ok(timed)
     }
 
@@ -196,25 +199,19 @@ async fn update_one((servers, left): Updater) -> anyhow::Result<Updater> {
     Ok((servers, left))
 }
 
+async fn allocated(servers: &Api<DynamicObject>) -> anyhow::Result<Vec<DynamicObject>> {
+    let mut all = servers.list(&ListParams::default()).await?.items;
+    all.retain(|server| server.data["status"]["state"] == "Allocated");
+    Ok(all)
+}
+
 fn api(client: Client) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<api::agones::GameServer>(&());
     Api::namespaced_with(client, "default", &resource)
 }
 
-/// Installs the kind on an API server that does not bring it along.
-async fn install(client: &Client) -> anyhow::Result<()> {
-    let crd = api::find(None, "GameServer").and_then(|kind| kind.crd).context("it has a CRD")?();
-    let crds: Api<DynamicObject> = Api::all_with(
-        client.clone(),
-        &ApiResource::erase::<
-            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-        >(&()),
-    );
-    let mut crd = serde_json::to_value(crd)?;
-    crd["apiVersion"] = json!("apiextensions.k8s.io/v1");
-    crd["kind"] = json!("CustomResourceDefinition");
-    let params = PatchParams::apply("bench").force();
-    crds.patch("gameservers.agones.dev", &params, &Patch::Apply(&crd)).await?;
+/// Waits until an API server that was told of the kind serves it.
+async fn served(client: &Client) -> anyhow::Result<()> {
     let served = async {
         while api(client.clone()).list(&ListParams::default()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;

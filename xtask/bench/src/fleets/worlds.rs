@@ -120,7 +120,7 @@ impl World {
 }
 
 /// Our kinds, for a server that does not know them.
-fn crds() -> serde_json::Result<String> {
+pub(crate) fn crds() -> serde_json::Result<String> {
     let crds = api::KINDS.iter().filter_map(|kind| kind.crd);
     crds.map(|crd| Ok(format!("---\n{}\n", serde_json::to_string(&crd())?))).collect()
 }
