@@ -20,8 +20,11 @@ use crate::tls::Certificates;
 const CONNECTIONS: usize = 4096;
 const STREAMS_PER_CONNECTION: u32 = 1000;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-const HEAD_WITHIN: Duration = Duration::from_secs(15);
 const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the head of the next request may take. Clients let go of an idle connection after 90 s, as Go's and hyper's do: it must not
+/// be closed before that, or a request that is on its way is lost.
+const HEAD_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long calls under way have once it is over.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
@@ -117,5 +120,30 @@ where
             }
             Ok(()) = stopping.changed() => connection.as_mut().graceful_shutdown(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_kept_for_as_long_as_clients_keep_it_idle() {
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let (_stopping, is_stopping) = watch::channel(false);
+        let answering = tokio::spawn(answer(server, router, is_stopping));
+        for _ in 0..2 {
+            client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+            let mut answer = [0; 1024];
+            let length = client.read(&mut answer).await.unwrap();
+            assert!(answer[..length].ends_with(b"here"), "{answer:?}");
+            tokio::time::sleep(Duration::from_secs(90)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(answering.is_finished(), "and not for ever");
     }
 }

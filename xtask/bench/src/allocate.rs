@@ -71,8 +71,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
     report.note(format!(
         "Median of {} runs each, allocated and bare in turn, with the slowest and the fastest; latencies in ms over all runs. A bare update is a \
          PUT of the same game server with its version, by as many clients. Embedded: durable, engine, allocator, its watch and all clients in \
-         one process on two cores; its bare updates come without a socket. Real: kube-apiserver with etcd beside it; each client of bare updates has \
-         its own connection. gRPC and REST: plain text on loopback, one connection for each client.",
+         one process on two cores; its bare updates come without a socket. Real: kube-apiserver with etcd beside it, whose garbage is collected before \
+         each run; each client of bare updates has its own connection. gRPC and REST: plain text on loopback, one connection for each client.",
         options.runs
     ));
     runtime.shutdown_background();
@@ -115,6 +115,7 @@ async fn pairs(
     for round in 0..=runs {
         let is_counted = round > 0;
         let size = if is_counted { size } else { size.min(200) };
+        place.settle().await?;
         let (rate, times, returned) = timed(askers, size, Asker::ask).await?;
         askers = returned;
         if is_counted {

@@ -26,8 +26,11 @@ use crate::status::Status;
 const CONNECTIONS: usize = 4096;
 const STREAMS_PER_CONNECTION: u32 = 1000;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-const HEAD_WITHIN: Duration = Duration::from_secs(15);
 const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the head of the next request may take. Clients let go of an idle connection after 90 s, as Go's and hyper's do: it must not
+/// be closed before that, or a request that is on its way is lost.
+const HEAD_WITHIN: Duration = Duration::from_secs(120);
 
 /// A port that the engine listens on, until this is dropped.
 #[derive(Debug)]
