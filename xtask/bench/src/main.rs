@@ -12,13 +12,13 @@ mod report;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use mimalloc::MiMalloc;
+use tikv_jemallocator::Jemalloc;
 
 use report::Report;
 
 /// As in the program that is measured.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Measure what Plimsoll claims
 #[derive(Parser)]
@@ -84,6 +84,7 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
+    tikv_jemalloc_ctl::background_thread::write(true).map_err(|err| anyhow::anyhow!("{err}"))?;
     // As in the program itself: spans that nobody wants to see cost nothing, where someone has said so.
     tracing_subscriber::fmt().with_env_filter("warn").with_writer(std::io::stderr).init();
     let args = Args::parse();

@@ -20,8 +20,10 @@ impl Report {
         Self { title: title.to_owned(), columns, rows: Vec::new(), notes: Vec::new() }
     }
 
+    /// Adds a row, and shows it at once beside the table to come, since all of them may take an hour.
     pub(crate) fn row(&mut self, cells: &[&str]) {
         assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+        eprintln!("{}", cells.join(" | "));
         self.rows.push(cells.iter().map(|c| (*c).to_owned()).collect());
     }
 

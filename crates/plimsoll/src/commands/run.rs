@@ -19,6 +19,7 @@ use crate::{cluster, measuring};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<ExitCode> {
     crate::log("info");
+    crate::give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(start(args))?;
     runtime.shutdown_background();

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     crate::log("info");
     // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
     let _ = engine::runtime::allow_for_ordinary_users();
+    crate::give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(up(args))?;
     // What still runs are connections of clients that do not know that it is over.

@@ -134,6 +134,43 @@ fn feature_gates_are_read_and_one_that_is_off_is_said() {
     assert!(is_said, "nobody said that it stays on");
 }
 
+#[test]
+fn an_ordinary_user_may_make_networks_for_pods() {
+    let dir = tempfile::tempdir().unwrap();
+    let binary = dir.path().join("plimsoll");
+    std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &binary).unwrap();
+    for path in [dir.path(), &binary] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .unwrap();
+    }
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+        command.current_dir("/").stderr(Stdio::null());
+        command
+    };
+    let is_allowed = as_nobody(Path::new("unshare")).args(["--user", "true"]).status();
+    if !is_allowed.is_ok_and(|status| status.success()) {
+        eprintln!(
+            "skipped: this machine does not let ordinary users make networks, or this is one"
+        );
+        return;
+    }
+    let mut child = as_nobody(&binary)
+        .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--data"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_up = lines.any(|line| line.starts_with("plimsoll is up"));
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let (its, ours) = (namespace(&child.id().to_string()), namespace("self"));
+    end(&mut child);
+    assert!(is_up && its.is_some() && ours.is_some(), "it ended before it was up");
+    assert_ne!(its, ours, "it had a thread too early to enter a namespace of its own");
+}
+
 /// A running `plimsoll up`, with the game servers that it printed.
 struct Up {
     child: Child,
