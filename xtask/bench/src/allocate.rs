@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Ask only from so many clients at once
     #[arg(long)]
     clients: Option<usize>,
-    /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 11 real]
+    /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 7 real]
     #[arg(long)]
     runs: Option<usize>,
     /// How many allocations a run has; one client has half as many [default: 16000 embedded, 4000 with controllers, 2000 real]
@@ -78,9 +78,10 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
     };
     report.note(format!(
         "Medians of {runs}, allocated and bare in turn, with the slowest and the fastest; the ratio is the median of what each allocated run is to \
-         the bare run after it; latencies in ms over all runs. A bare update is a PUT of the same game server with its version, by as many clients. Embedded: durable, engine, allocator, its watch and all clients in \
-         one process on two cores; its bare updates come without a socket. Real: kube-apiserver with etcd beside it, whose garbage is collected before \
-         each run; each client of bare updates has its own connection. gRPC and REST: plain text on loopback, one connection for each client."
+         the bare run after it; latencies in ms over all runs. A bare update is a PUT of the same game server with its version, by as many \
+         clients. Embedded: durable, engine, allocator, its watch and all clients in one process on two cores; its bare updates come without a \
+         socket. Real: kube-apiserver with etcd beside it, whose garbage is collected before each run; each client of bare updates has its own \
+         connection. gRPC and REST: plain text on loopback, one connection for each client."
     ));
     runtime.shutdown_background();
     Ok(report)

@@ -46,7 +46,7 @@ impl Where {
     pub(super) fn usual_runs(self) -> usize {
         match self {
             Self::Embedded | Self::Followed => 5,
-            Self::Real => 11,
+            Self::Real => 7,
         }
     }
 }
