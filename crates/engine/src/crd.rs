@@ -9,6 +9,7 @@ mod definition;
 mod pruning;
 mod serve;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -93,9 +94,11 @@ impl Custom {
 
     /// Tells whether an object may be changed without reading more than this names. Where a schema looks at several members together,
     /// all of them are read.
-    pub(crate) fn can_be_read_in_parts(&self, named: &mut Value) -> bool {
+    pub(crate) fn can_be_read_in_parts(&self, named: &mut Cow<'_, Value>) -> bool {
         let Some(schema) = &self.schema else { return true };
-        read_combined(schema, named);
+        if names_combined(schema, named) {
+            read_combined(schema, named.to_mut());
+        }
         named.is_object()
     }
 
@@ -114,15 +117,28 @@ fn take_changed(new: &mut Value, was: Option<&Value>) -> Value {
     changed.iter().filter_map(|name| members.remove_entry(name)).collect()
 }
 
+/// Tells whether something is named where a schema looks at several members together.
+fn names_combined(schema: &Structural, named: &Value) -> bool {
+    let mut members = named.as_object().into_iter().flatten();
+    schema.combines()
+        || members.any(|(name, below)| {
+            member(schema, name).is_some_and(|schema| names_combined(schema, below))
+        })
+}
+
 fn read_combined(schema: &Structural, named: &mut Value) {
     if schema.combines() {
         *named = Value::Null;
     }
     for (name, below) in named.as_object_mut().into_iter().flatten() {
-        if let Some(schema) = schema.properties.get(name).or_else(|| schema.values_schema()) {
+        if let Some(schema) = member(schema, name) {
             read_combined(schema, below);
         }
     }
+}
+
+fn member<'a>(schema: &'a Structural, name: &str) -> Option<&'a Structural> {
+    schema.properties.get(name).or_else(|| schema.values_schema())
 }
 
 /// Decodes metadata, in which a custom resource has no say.

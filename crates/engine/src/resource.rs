@@ -167,7 +167,7 @@ impl Resource {
     /// Gives the key of an object in the store: sorted by namespace, then by name.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
-            Some(namespace) if self.namespaced => format!("{namespace}/{name}"),
+            Some(namespace) if self.namespaced => [namespace, "/", name].concat(),
             _ => name.to_owned(),
         }
     }
@@ -175,7 +175,7 @@ impl Resource {
 
 /// Joins a group and a version as objects write them.
 pub(crate) fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() { version.to_owned() } else { [group, "/", version].concat() }
 }
 
 /// Joins a plural or a kind and its group as messages write them.

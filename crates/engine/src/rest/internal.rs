@@ -5,6 +5,7 @@
 
 mod pod;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -96,7 +97,7 @@ pub(crate) async fn change(
     edit: impl Fn(&mut Value),
 ) {
     let call = Call::internal(core, resource, namespace, Some(name));
-    let parts = update::parts(&call, Parts::whole(fields));
+    let parts = update::parts(&call, Cow::Owned(Parts::whole(fields)));
     let changed = update::change(&call, false, Owners::Noted, parts, |old| {
         let mut object = old.cloned().unwrap_or_default();
         edit(&mut object);

@@ -1,5 +1,7 @@
 //! What does a request's patch make of an object?
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::create::{self, Owners};
@@ -103,10 +105,10 @@ impl Patch {
     }
 
     /// Tells which parts of an object the patch changes.
-    fn parts(&self, call: &Call) -> Parts {
+    fn parts(&self, call: &Call) -> Parts<'_> {
         let changes_owners = !self.document["metadata"]["managedFields"].is_null();
         if self.form == Form::Merge && self.document.is_object() && !changes_owners {
-            update::parts(call, self.document.clone())
+            update::parts(call, Cow::Borrowed(&self.document))
         } else {
             Parts::All
         }

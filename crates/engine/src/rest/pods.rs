@@ -1,5 +1,7 @@
 //! What can be done with a pod besides writing it: binding it to a node, and evicting it.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
@@ -54,7 +56,7 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     let wanted = meta::text(binding, "uid").to_owned();
     let now = meta::time(call.core.clock.now());
     let pod_call = on_pod(call, name)?;
-    let parts = update::parts(&pod_call, Parts::whole(&["spec", "status"]));
+    let parts = update::parts(&pod_call, Cow::Owned(Parts::whole(&["spec", "status"])));
     update::change(&pod_call, false, Owners::Noted, parts, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let conflict = |why: &str| {

@@ -3,6 +3,7 @@
 //! A change is made from the object as it is, and stored only if it still is that. A client that says which version it
 //! saw is told when it was too late; for one that does not, the change is made again from what is there now.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ pub(super) fn check_name(call: &Call, object: &Value) -> Answer<()> {
 }
 
 /// Gives what must be read to change what this names, as a merge patch does: no more, if nothing looks at what does not change.
-pub(super) fn parts(call: &Call, mut named: Value) -> Parts {
+pub(super) fn parts<'a>(call: &Call, mut named: Cow<'a, Value>) -> Parts<'a> {
     let resource = &call.resource;
     let is_asked_about = || {
         let ours = api::find(Some(&resource.api_version()), &resource.kind);
@@ -76,7 +77,7 @@ pub(super) async fn change(
     call: &Call,
     makes_new: bool,
     owners: Owners,
-    mut parts: Parts,
+    mut parts: Parts<'_>,
     make: impl Fn(Option<&Value>) -> Answer<Value>,
 ) -> Answer<Changed> {
     let (resource, name) = (&call.resource, call.name());

@@ -199,14 +199,14 @@ fn prepare(database: &Database) -> Result<(), Unreadable> {
 impl Disk {
     /// Stores what is queued, batch after batch, until the queue is closed.
     pub(super) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
-        let (mut is_alone, mut can_fold) = (true, true);
+        let (mut last, mut can_fold) = (1, true);
         loop {
             let is_behind = can_fold && self.forgotten.len() >= FOLD;
             let pause = if is_behind { IDLE } else { Duration::from_secs(30) };
             match queue.recv_timeout(pause) {
                 Ok(first) => {
-                    let jobs = gather(first, queue, is_alone);
-                    is_alone = jobs.len() == 1;
+                    let jobs = gather(first, queue, last);
+                    last = jobs.len();
                     self.together(jobs, shared);
                     can_fold = true;
                 }
@@ -344,19 +344,22 @@ impl Disk {
 }
 
 /// Takes what is queued. One commit for many costs little more than one for one, so others are waited for as long as they
-/// keep coming; but not by who was alone before.
-fn gather(first: Job, queue: &mpsc::Receiver<Job>, is_alone: bool) -> Vec<Job> {
+/// keep coming; but only until there are as many as the `last` time, since those who write and wait are all there then.
+fn gather(first: Job, queue: &mpsc::Receiver<Job>, last: usize) -> Vec<Job> {
     let mut jobs = vec![first];
-    let pauses = if is_alone { 0 } else { OFTEN };
-    for _ in 0..pauses {
-        std::thread::sleep(COMPANY);
+    let take = |jobs: &mut Vec<Job>| jobs.extend(queue.try_iter().take(TOGETHER - jobs.len()));
+    take(&mut jobs);
+    for _ in 0..OFTEN {
         let before = jobs.len();
-        jobs.extend(queue.try_iter().take(TOGETHER - before));
+        if before >= last {
+            break;
+        }
+        std::thread::sleep(COMPANY);
+        take(&mut jobs);
         if jobs.len() == before {
             break;
         }
     }
-    jobs.extend(queue.try_iter().take(TOGETHER.saturating_sub(jobs.len())));
     jobs
 }
 

@@ -4,6 +4,7 @@
 //! third is only known when the object is stored. What is kept starts with its metadata, so that all three can be
 //! put in front without reading it. In memory it may be kept as a difference: see `pack`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,11 +29,11 @@ const LARGE: [&str; 5] =
 /// What is not read is in its place as a string: the text of its JSON. It is moved, compared and written back as that, and
 /// must not be shown to anyone.
 #[derive(Clone, Debug)]
-pub(crate) enum Parts {
+pub(crate) enum Parts<'a> {
     /// All of it.
     All,
     /// What this names, as a merge patch does: a member that is an object names members in its turn, any other is read whole.
-    Named(Value),
+    Named(Cow<'a, Value>),
 }
 
 /// How much of one value is read.
@@ -52,7 +53,7 @@ enum Reading<'a> {
 
 type Named<'a> = Option<&'a Map<String, Value>>;
 
-impl Parts {
+impl Parts<'_> {
     /// Names these fields as a whole, and all metadata but for who owns what.
     pub(crate) fn whole(fields: &[&str]) -> Value {
         let metadata = LARGE.into_iter().filter(|field| *field != "managedFields");
@@ -153,7 +154,7 @@ impl Body {
     }
 
     /// Takes down what was made of an object of which these parts were read.
-    pub(crate) fn changed(object: &Value, old: &Value, parts: &Parts) -> Self {
+    pub(crate) fn changed(object: &Value, old: &Value, parts: &Parts<'_>) -> Self {
         let reading = parts.reading();
         let mut out = Vec::with_capacity(4096);
         out.extend_from_slice(START);
@@ -335,7 +336,7 @@ impl Object {
     }
 
     /// Reads parts of the object; `None` where members are named of something that has none.
-    pub(crate) fn parts(&self, api_version: &str, kind: &str, parts: &Parts) -> Option<Value> {
+    pub(crate) fn parts(&self, api_version: &str, kind: &str, parts: &Parts<'_>) -> Option<Value> {
         let body = self.body.bytes();
         let reader = &mut serde_json::Deserializer::from_slice(&body);
         let value = parts.reading().deserialize(reader).ok()?;
@@ -384,9 +385,9 @@ mod tests {
             "metadata": {"name": "a\"b", "labels": {"l": "m"}, "managedFields": [{"manager": "m"}], "resourceVersion": "42"},
         });
         let object = Body::new(&kept).at(42);
-        let parts = Parts::Named(
+        let parts = Parts::Named(Cow::Owned(
             json!({"metadata": {"labels": {"n": "o"}}, "status": {"c": 1, "e": {"f": 2}, "p": 3}}),
-        );
+        ));
         let old = object.parts("y/v2", "Y", &parts).unwrap();
         for read in ["/metadata/name", "/metadata/labels", "/status/c", "/status/e/f"] {
             assert_eq!(old.pointer(read), kept.pointer(read), "{read}");
@@ -405,7 +406,7 @@ mod tests {
             changed["status"].as_object_mut().unwrap().remove("j");
         }
         assert_eq!(Body::changed(&new, &old, &parts).at(42).value("y/v2", "Y"), wanted);
-        let too_deep = Parts::Named(json!({"status": {"c": {"d": 1}}}));
+        let too_deep = Parts::Named(Cow::Owned(json!({"status": {"c": {"d": 1}}})));
         assert!(object.parts("y/v2", "Y", &too_deep).is_none());
     }
 

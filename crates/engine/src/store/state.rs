@@ -118,14 +118,16 @@ pub(crate) struct Page {
 struct Collection {
     objects: BTreeMap<Arc<str>, Object>,
     changes: VecDeque<Arc<Change>>,
+    /// The newest version whose change is forgotten.
+    forgotten: u64,
 }
 
 /// Everything in memory.
 #[derive(Debug)]
 pub(super) struct State {
     version: u64,
-    /// The newest version whose change is forgotten.
-    forgotten: u64,
+    /// The version that everything was restored at.
+    restored: u64,
     collections: BTreeMap<Arc<str>, Collection>,
     /// All changes that are kept, by version, to be forgotten in that order.
     order: VecDeque<(i64, Arc<str>)>,
@@ -145,7 +147,7 @@ impl State {
         for (collection, key, object) in objects {
             collections.entry(collection).or_default().objects.insert(key, object);
         }
-        Self { version, forgotten: version, collections, order: VecDeque::new() }
+        Self { version, restored: version, collections, order: VecDeque::new() }
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -171,7 +173,7 @@ impl State {
         at: Option<u64>,
     ) -> Result<Page, Expired> {
         let version = at.unwrap_or(self.version);
-        if version < self.forgotten {
+        if version < self.forgotten(collection) {
             return Err(Expired);
         }
         let Some(collection) = self.collections.get(collection) else {
@@ -200,7 +202,7 @@ impl State {
         after: u64,
         at_most: usize,
     ) -> Result<(Vec<Arc<Change>>, u64), Expired> {
-        if after < self.forgotten {
+        if after < self.forgotten(collection) {
             return Err(Expired);
         }
         let Some(collection) = self.collections.get(collection) else {
@@ -213,6 +215,11 @@ impl State {
             _ => self.version,
         };
         Ok((changes, reached))
+    }
+
+    /// Gives the newest version whose change of a collection is forgotten, however many of others are.
+    fn forgotten(&self, collection: &str) -> u64 {
+        self.collections.get(collection).map_or(0, |c| c.forgotten).max(self.restored)
     }
 
     /// Makes a change.
@@ -267,8 +274,9 @@ impl State {
         let names: Vec<_> = self.order.drain(..count).map(|(_, name)| name).collect();
         let mut forgotten = Vec::with_capacity(names.len());
         for name in names {
-            if let Some(change) = self.collection(&name).changes.pop_front() {
-                self.forgotten = change.version();
+            let collection = self.collection(&name);
+            if let Some(change) = collection.changes.pop_front() {
+                collection.forgotten = change.version();
                 forgotten.push(change);
             }
         }

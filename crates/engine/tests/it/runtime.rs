@@ -145,6 +145,27 @@ async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_of_a_quiet_kind_outlasts_a_storm_of_another() {
+    let history = History { at_most: 10, ..History::default() };
+    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let leases: Api<Lease> = Api::default_namespaced(engine.client());
+    let lease = |name: &str| Lease { metadata: named(name).metadata, spec: None };
+    let first = leases.create(&PostParams::default(), &lease("first")).await.unwrap();
+    let version = first.resource_version().unwrap();
+    let events = leases.watch(&WatchParams::default(), &version).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    for index in 0..20 {
+        maps.create(&PostParams::default(), &named(&format!("m{index}"))).await.unwrap();
+    }
+    leases.create(&PostParams::default(), &lease("second")).await.unwrap();
+    let event = std::pin::pin!(events).next().await;
+    assert!(
+        matches!(&event, Some(Ok(WatchEvent::Added(lease))) if lease.name_any() == "second"),
+        "{event:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_ends_when_its_time_is_up_and_marks_where_it_is() {
     let engine = ephemeral().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());

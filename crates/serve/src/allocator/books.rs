@@ -14,10 +14,11 @@ use std::sync::Arc;
 use decide::allocation::{Index, Request};
 use decide::gameserver;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::oneshot;
 
 use super::gate::Permit;
-use super::server::Server;
+use super::server::{Server, is_newer};
 
 /// Everything this process knows of game servers.
 #[derive(Default)]
@@ -196,6 +197,13 @@ impl Books {
         self.servers.values().filter(is_ready).count()
     }
 
+    /// Whether a server is known as it is here, or newer.
+    pub(super) fn knows(&self, metadata: &ObjectMeta) -> bool {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let known = self.servers.get(&key(namespace, metadata.name.as_deref().unwrap_or_default()));
+        known.is_some_and(|known| !is_newer(metadata, &known.server.metadata))
+    }
+
     /// Whether more is known of a server than this.
     pub(super) fn knows_newer(&self, server: &Server) -> bool {
         let known = self.servers.get(&key(server.namespace(), server.name()));
@@ -286,7 +294,7 @@ fn join(request: &Request, server: &mut gameserver::GameServer, now: Timestamp) 
 }
 
 fn key(namespace: &str, name: &str) -> Key {
-    format!("{namespace}/{name}").into()
+    [namespace, "/", name].concat().into()
 }
 
 #[cfg(test)]

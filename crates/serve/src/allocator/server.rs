@@ -3,7 +3,6 @@
 //! Enough to choose it and to answer. Its pod, which is most of the object, is kept as text, and only where servers are written as
 //! a whole.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use api::agones::{self, GameServer, GameServerStatus};
@@ -11,10 +10,12 @@ use api::allocation::{AllocationState, GameServerAllocationStatus, GameServerMet
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::core::DynamicObject;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// A game server without its spec, unless as text.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = GameServer)]
 pub(super) struct Server {
     #[serde(default, deserialize_with = "metadata")]
     pub(super) metadata: ObjectMeta,
@@ -32,20 +33,62 @@ impl From<DynamicObject> for Server {
             .and_then(|text| Ok((serde_json::from_str(&text)?, text.into_boxed_str())));
         match read {
             Ok((server, text)) => Self { text: Some(text), ..server },
-            Err(err) => {
-                let name = object.metadata.name.as_deref();
-                tracing::warn!(
-                    error = &err as &dyn std::error::Error,
-                    name,
-                    "passing over a game server"
-                );
-                Self { metadata: object.metadata, ..Self::default() }
-            }
+            Err(err) => Self::unreadable(object.metadata, &err),
         }
     }
 }
 
+/// A server as a watch shows it, most of it unread: what this process wrote is shown to it once more.
+#[derive(Clone, Debug, Resource)]
+#[resource(inherit = GameServer)]
+pub(super) struct Shown {
+    /// Without labels and annotations.
+    metadata: ObjectMeta,
+    labels: Unread,
+    annotations: Unread,
+    status: Unread,
+}
+
+type Unread = Option<Box<RawValue>>;
+
+impl<'de> Deserialize<'de> for Shown {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Kept<Box<RawValue>>,
+            status: Unread,
+        }
+        let Object { metadata, status } = Object::deserialize(deserializer)?;
+        let (metadata, labels, annotations) = metadata.split();
+        Ok(Self { metadata, labels, annotations, status })
+    }
+}
+
+impl From<Shown> for Server {
+    fn from(shown: Shown) -> Self {
+        let read = || Ok((read(&shown.labels)?, read(&shown.annotations)?, read(&shown.status)?));
+        match read() {
+            Ok((labels, annotations, status)) => {
+                let metadata = ObjectMeta { labels, annotations, ..shown.metadata };
+                Self { metadata, status, text: None }
+            }
+            Err(err) => Self::unreadable(shown.metadata, &err),
+        }
+    }
+}
+
+fn read<'a, T: Deserialize<'a> + Default>(text: &'a Unread) -> serde_json::Result<T> {
+    text.as_ref().map_or_else(|| Ok(T::default()), |text| serde_json::from_str(text.get()))
+}
+
 impl Server {
+    /// Gives what is known by name only, and is nothing to choose.
+    fn unreadable(metadata: ObjectMeta, err: &serde_json::Error) -> Self {
+        let name = metadata.name.as_deref();
+        tracing::warn!(error = err as &dyn std::error::Error, name, "passing over a game server");
+        Self { metadata, ..Self::default() }
+    }
+
     pub(super) fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or("default")
     }
@@ -63,16 +106,9 @@ impl Server {
         agones::server_view(&self.metadata, &self.status)
     }
 
-    /// Whether this was stored after `other`. Versions are numbers that grow, on every API server there is; where one is
-    /// not, the generation must not be older.
+    /// Whether this was stored after `other`.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
-        match (self.version().parse::<u64>(), other.version().parse::<u64>()) {
-            (Ok(this), Ok(that)) => this > that,
-            (Ok(_) | Err(_), _) => {
-                self.version() != other.version()
-                    && self.metadata.generation >= other.metadata.generation
-            }
-        }
+        is_newer(&self.metadata, &other.metadata)
     }
 
     /// Gives the answer for who got this server.
@@ -97,39 +133,22 @@ impl Server {
     }
 }
 
-impl Resource for Server {
-    type DynamicType = ();
-    type Scope = kube::core::NamespaceResourceScope;
-
-    fn kind(_: &()) -> Cow<'_, str> {
-        GameServer::kind(&())
-    }
-
-    fn group(_: &()) -> Cow<'_, str> {
-        GameServer::group(&())
-    }
-
-    fn version(_: &()) -> Cow<'_, str> {
-        GameServer::version(&())
-    }
-
-    fn plural(_: &()) -> Cow<'_, str> {
-        GameServer::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+/// Whether `this` was stored after `that`. Versions are numbers that grow, on every API server there is; where one is not,
+/// the generation must not be older.
+pub(super) fn is_newer(this: &ObjectMeta, that: &ObjectMeta) -> bool {
+    let number = |meta: &ObjectMeta| meta.resource_version.as_deref()?.parse::<u64>().ok();
+    match (number(this), number(that)) {
+        (Some(this), Some(that)) => this > that,
+        (Some(_) | None, _) => {
+            this.resource_version != that.resource_version && this.generation >= that.generation
+        }
     }
 }
 
 /// The metadata that is kept; reading who owns which field would cost more than all the rest.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct Kept<T> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -137,28 +156,35 @@ struct Kept {
     generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    labels: Option<T>,
+    annotations: Option<T>,
 }
 
-fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let kept = Kept::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        uid: kept.uid,
-        resource_version: kept.resource_version,
-        generation: kept.generation,
-        creation_timestamp: kept.creation_timestamp,
-        deletion_timestamp: kept.deletion_timestamp,
-        labels: kept.labels,
-        annotations: kept.annotations,
-        ..ObjectMeta::default()
-    })
+impl<T> Kept<T> {
+    /// Gives labels and annotations apart from the rest.
+    fn split(self) -> (ObjectMeta, Option<T>, Option<T>) {
+        let rest = ObjectMeta {
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            generation: self.generation,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            ..ObjectMeta::default()
+        };
+        (rest, self.labels, self.annotations)
+    }
+}
+
+fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (rest, labels, annotations) = Kept::deserialize(deserializer)?.split();
+    Ok(ObjectMeta { labels, annotations, ..rest })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use kube::api::WatchEvent;
     use serde_json::json;
 
     use super::*;
@@ -185,13 +211,39 @@ pub(super) mod tests {
 
     #[test]
     fn a_server_that_cannot_be_read_is_nothing_to_choose() {
-        let object = json!({
+        let object = r#"{
             "apiVersion": "agones.dev/v1", "kind": "GameServer", "metadata": {"name": "a", "resourceVersion": "7"},
-            "status": {"state": "Ready", "ports": "seven"},
-        });
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let server = Server::from(object);
-        assert_eq!((server.name(), server.version()), ("a", "7"), "it is known by name");
-        assert_eq!(server.status.state, GameServerStatus::default().state);
+            "status": {"state": "Ready", "ports": "seven"}
+        }"#;
+        let whole: DynamicObject = serde_json::from_str(object).unwrap();
+        let shown: Shown = serde_json::from_str(object).unwrap();
+        for server in [Server::from(whole), Server::from(shown)] {
+            assert_eq!((server.name(), server.version()), ("a", "7"), "it is known by name");
+            assert_eq!(server.status.state, GameServerStatus::default().state);
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_shown_is_read_as_any_other() {
+        let text = r#"{
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"b": "c"}, "annotations": {"d": "e"},
+                "managedFields": [{}]
+            },
+            "spec": {"ports": []},
+            "status": {"state": "Ready", "address": "10.0.0.1", "ports": [{"name": "game", "port": 7000}]}
+        }"#;
+        let event = format!(r#"{{"type": "MODIFIED", "object": {text}}}"#);
+        let WatchEvent::Modified(shown) = serde_json::from_str(&event).unwrap() else {
+            panic!("it is one that was modified");
+        };
+        let (shown, read) =
+            (Server::from(Shown::clone(&shown)), serde_json::from_str(text).unwrap());
+        let Server { metadata, status, text } = read;
+        assert_eq!((shown.metadata, shown.text), (metadata, text));
+        assert_eq!(json!(shown.status), json!(status));
+        let bare: Shown = serde_json::from_str(r#"{"metadata": {"name": "a"}}"#).unwrap();
+        assert_eq!(Server::from(bare).name(), "a");
     }
 }

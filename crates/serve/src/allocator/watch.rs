@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::Shared;
-use super::server::Server;
+use super::server::{Server, Shown};
 
 /// How long to wait before a watch that failed is tried again: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -29,7 +29,7 @@ pub(super) async fn servers(shared: Arc<Shared>, complete: watch::Sender<bool>) 
         };
         follow(&shared, api, complete).await;
     } else {
-        let api: Api<Server> = match &settings.namespace {
+        let api: Api<Shown> = match &settings.namespace {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),
         };
@@ -68,6 +68,7 @@ where
                 shared.books().end_list();
                 complete.send_replace(true);
             }
+            Event::Apply(server) if shared.books().knows(server.meta()) => {}
             Event::Apply(server) => {
                 let server: Server = server.into();
                 shared.books().see(server);

@@ -65,6 +65,21 @@ proptest! {
     }
 }
 
+#[test]
+fn what_is_queued_goes_together_and_nobody_is_waited_for_who_does_not_come() {
+    let (jobs, queue) = mpsc::channel();
+    let job = || Job {
+        write: super::Write { collection: "c".into(), key: "k".into(), expected: None, body: None },
+        done: oneshot::channel().0,
+    };
+    for (queued, last) in [(0, 1), (3, 2), (3, 4), (0, 100), (3, 100), (TOGETHER + 5, 1)] {
+        (0..queued).for_each(|_| jobs.send(job()).unwrap());
+        let together = (queued + 1).min(TOGETHER);
+        assert_eq!(gather(job(), &queue, last).len(), together, "{queued} after {last}");
+        assert_eq!(queue.try_iter().count(), queued + 1 - together);
+    }
+}
+
 /// Folds every value of the log that it can.
 #[tokio::test]
 async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
