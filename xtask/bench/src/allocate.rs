@@ -30,10 +30,10 @@ pub(crate) struct Options {
     /// Ask only from so many clients at once
     #[arg(long)]
     clients: Option<usize>,
-    /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 7 real]
+    /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 15 real]
     #[arg(long)]
     runs: Option<usize>,
-    /// How many allocations a run has; one client has half as many [default: 16000 embedded, 4000 with controllers, 2000 real]
+    /// How many allocations a run has; one client has half as many [default: 16000 embedded, 4000 with controllers, 1000 real]
     #[arg(long)]
     size: Option<usize>,
 }

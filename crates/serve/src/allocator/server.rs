@@ -21,7 +21,7 @@ pub(super) struct Server {
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
     pub(super) status: GameServerStatus,
-    /// All of it but who owns which field, where it is written as a whole.
+    /// All of it, where it is written as a whole.
     #[serde(skip)]
     pub(super) text: Option<Box<str>>,
 }
@@ -29,12 +29,8 @@ pub(super) struct Server {
 impl From<DynamicObject> for Server {
     fn from(mut object: DynamicObject) -> Self {
         object.metadata.managed_fields = None;
-        let read = serde_json::to_string(&object)
-            .and_then(|text| Ok((serde_json::from_str(&text)?, text.into_boxed_str())));
-        match read {
-            Ok((server, text)) => Self { text: Some(text), ..server },
-            Err(err) => Self::unreadable(object.metadata, &err),
-        }
+        let read = serde_json::to_string(&object).and_then(Self::read);
+        read.unwrap_or_else(|err| Self::unreadable(object.metadata, &err))
     }
 }
 
@@ -82,6 +78,12 @@ fn read<'a, T: Deserialize<'a> + Default>(text: &'a Unread) -> serde_json::Resul
 }
 
 impl Server {
+    /// Reads a server, and keeps the text.
+    pub(super) fn read(text: String) -> serde_json::Result<Self> {
+        let server: Self = serde_json::from_str(&text)?;
+        Ok(Self { text: Some(text.into_boxed_str()), ..server })
+    }
+
     /// Gives what is known by name only, and is nothing to choose.
     fn unreadable(metadata: ObjectMeta, err: &serde_json::Error) -> Self {
         let name = metadata.name.as_deref();

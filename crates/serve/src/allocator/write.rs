@@ -11,7 +11,7 @@ use decide::allocation::{self, LAST_ALLOCATED, Warning, apply};
 use decide::gameserver::{GameServer, Texts};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request, ValidationDirective};
+use kube::api::{Api, Patch, PatchParams, PostParams, Request, ValidationDirective};
 use serde_json::{Map, Value, json};
 
 use super::server::Server;
@@ -70,9 +70,13 @@ impl Write {
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
         let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
         let patch = patch(base, &after, requests);
-        let body = match base.text.as_deref().map(serde_json::from_str) {
+        let body = match base.text.as_deref().map(serde_json::from_str::<Value>) {
             Some(Ok(mut whole)) => {
                 merge(&mut whole, patch);
+                // Who owns which field is for the API to say.
+                if let Some(metadata) = whole["metadata"].as_object_mut() {
+                    metadata.remove("managedFields");
+                }
                 Body::Whole(whole)
             }
             Some(Err(_)) | None => Body::Patch(patch),
@@ -143,8 +147,8 @@ async fn replace(api: &Api<Server>, name: &str, whole: &Value) -> Result<Server,
     let body = serde_json::to_vec(whole).map_err(kube::Error::SerdeError)?;
     let request = Request::new(api.resource_url()).replace(name, &PostParams::default(), body);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let written: DynamicObject = api.clone().into_client().request(request).await?;
-    Ok(written.into())
+    let written = api.clone().into_client().request_text(request).await?;
+    Server::read(written).map_err(kube::Error::SerdeError)
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
@@ -217,6 +221,7 @@ fn merge(into: &mut Value, patch: Value) {
 #[cfg(test)]
 mod tests {
     use decide::allocation::{CounterAction, CounterVerb, Request};
+    use kube::core::DynamicObject;
 
     use super::super::server::tests::server;
     use super::*;
@@ -252,20 +257,24 @@ mod tests {
             "spec": {"ports": [{"hostPort": 7000}]},
             "status": {"state": "Ready", "address": "10.0.0.1"},
         });
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let text = object.to_string();
+        let shown: DynamicObject = serde_json::from_value(object).unwrap();
+        let answered = Server::read(text).unwrap();
         let request = Request::default();
-        let write = Write::new(&object.into(), [&request].into_iter(), Timestamp::UNIX_EPOCH);
-        assert_eq!(
-            write.body,
-            Body::Whole(json!({
-                "apiVersion": "agones.dev/v1", "kind": "GameServer",
-                "metadata": {
-                    "name": "a", "resourceVersion": "7", "finalizers": ["f"],
-                    "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
-                },
-                "spec": {"ports": [{"hostPort": 7000}]},
-                "status": {"state": "Allocated", "address": "10.0.0.1"},
-            }))
-        );
+        for server in [shown.into(), answered] {
+            let write = Write::new(&server, [&request].into_iter(), Timestamp::UNIX_EPOCH);
+            assert_eq!(
+                write.body,
+                Body::Whole(json!({
+                    "apiVersion": "agones.dev/v1", "kind": "GameServer",
+                    "metadata": {
+                        "name": "a", "resourceVersion": "7", "finalizers": ["f"],
+                        "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
+                    },
+                    "spec": {"ports": [{"hostPort": 7000}]},
+                    "status": {"state": "Allocated", "address": "10.0.0.1"},
+                }))
+            );
+        }
     }
 }

@@ -38,15 +38,15 @@ impl Where {
         match self {
             Self::Embedded => 16_000,
             Self::Followed => 4_000,
-            Self::Real => 2_000,
+            Self::Real => 1_000,
         }
     }
 
-    /// The real API server's own speed scatters the most, from one run to the next.
+    /// The real API server's own speed scatters the most, from one run to the next: many short pairs say more than a few long ones.
     pub(super) fn usual_runs(self) -> usize {
         match self {
             Self::Embedded | Self::Followed => 5,
-            Self::Real => 7,
+            Self::Real => 15,
         }
     }
 }
