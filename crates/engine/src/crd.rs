@@ -122,7 +122,7 @@ fn names_combined(schema: &Structural, named: &Value) -> bool {
     let mut members = named.as_object().into_iter().flatten();
     schema.combines()
         || members.any(|(name, below)| {
-            member(schema, name).is_some_and(|schema| names_combined(schema, below))
+            schema.member(name).is_some_and(|schema| names_combined(schema, below))
         })
 }
 
@@ -131,14 +131,10 @@ fn read_combined(schema: &Structural, named: &mut Value) {
         *named = Value::Null;
     }
     for (name, below) in named.as_object_mut().into_iter().flatten() {
-        if let Some(schema) = member(schema, name) {
+        if let Some(schema) = schema.member(name) {
             read_combined(schema, below);
         }
     }
-}
-
-fn member<'a>(schema: &'a Structural, name: &str) -> Option<&'a Structural> {
-    schema.properties.get(name).or_else(|| schema.values_schema())
 }
 
 /// Decodes metadata, in which a custom resource has no say.

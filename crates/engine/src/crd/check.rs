@@ -171,7 +171,7 @@ fn properties(
         if (is_object_root && name == "metadata") || was == Some(child) {
             continue;
         }
-        let inner = schema.properties.get(name).or_else(|| schema.values_schema());
+        let inner = schema.member(name);
         match inner {
             Some(inner) => {
                 walk(inner, child, was, inner.is_embedded, &path.child(name), errors);
@@ -219,8 +219,7 @@ fn lists(
                 if was == Some(child) {
                     continue;
                 }
-                if let Some(inner) = schema.properties.get(name).or_else(|| schema.values_schema())
-                {
+                if let Some(inner) = schema.member(name) {
                     lists(inner, child, was, &path.child(name), errors);
                 }
             }

@@ -45,7 +45,7 @@ fn walk(
                     }
                     continue;
                 }
-                match schema.properties.get(key).or_else(|| schema.values_schema()) {
+                match schema.member(key) {
                     Some(inner) => {
                         walk(inner, child, was, inner.is_embedded, &step, unknown)?;
                     }

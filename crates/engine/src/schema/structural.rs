@@ -98,6 +98,11 @@ impl Structural {
         }
     }
 
+    /// The schema of a member of that name.
+    pub(crate) fn member(&self, name: &str) -> Option<&Structural> {
+        self.properties.get(name).or_else(|| self.values_schema())
+    }
+
     /// The schema of the values of a map with arbitrary keys.
     pub(crate) fn values_schema(&self) -> Option<&Structural> {
         match &self.additional_properties {

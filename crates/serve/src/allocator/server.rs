@@ -237,11 +237,10 @@ pub(super) mod tests {
             "status": {"state": "Ready", "address": "10.0.0.1", "ports": [{"name": "game", "port": 7000}]}
         }"#;
         let event = format!(r#"{{"type": "MODIFIED", "object": {text}}}"#);
-        let WatchEvent::Modified(shown) = serde_json::from_str(&event).unwrap() else {
+        let WatchEvent::Modified::<Shown>(shown) = serde_json::from_str(&event).unwrap() else {
             panic!("it is one that was modified");
         };
-        let (shown, read) =
-            (Server::from(Shown::clone(&shown)), serde_json::from_str(text).unwrap());
+        let (shown, read) = (Server::from(shown), serde_json::from_str(text).unwrap());
         let Server { metadata, status, text } = read;
         assert_eq!((shown.metadata, shown.text), (metadata, text));
         assert_eq!(json!(shown.status), json!(status));
