@@ -3,7 +3,6 @@
 //! TLS always, with a certificate authority of our own, since kubectl sends a token only over TLS; and one random token.
 //! Both are made once and kept beside the data, readable by their owner alone, so that a kubeconfig stays good.
 
-mod files;
 mod listen;
 
 use std::net::IpAddr;
@@ -15,6 +14,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::files;
 
 pub use listen::Listening;
 pub(crate) use listen::listen;
@@ -58,14 +59,14 @@ impl Access {
     /// Reads what is kept in a directory, or makes it and keeps it there.
     pub(crate) fn kept_in(dir: &Path) -> Result<Self, AccessError> {
         let [cert, key, token] = ["ca.crt", "ca.key", "token"].map(|name| dir.join(name));
-        let kept = (files::read(&cert)?, files::read(&key)?, files::read(&token)?);
+        let kept = (read(&cert)?, read(&key)?, read(&token)?);
         if let (Some(ca_pem), Some(ca_key), Some(token)) = kept {
             return Ok(Self { ca_pem, ca_key, token: token.trim().to_owned() });
         }
         let fresh = Self::fresh()?;
-        files::write_private(&cert, &fresh.ca_pem)?;
-        files::write_private(&key, &fresh.ca_key)?;
-        files::write_private(&token, &fresh.token)?;
+        write(&cert, &fresh.ca_pem)?;
+        write(&key, &fresh.ca_key)?;
+        write(&token, &fresh.token)?;
         Ok(fresh)
     }
 
@@ -103,7 +104,7 @@ impl Access {
 
     /// Writes the kubeconfig of a server, for its owner's eyes only.
     pub(crate) fn write_kubeconfig(&self, path: &Path, server: &str) -> Result<(), AccessError> {
-        files::write_private(path, &self.kubeconfig(server))
+        write(path, &self.kubeconfig(server))
     }
 
     /// Gives the kubeconfig of a server.
@@ -133,6 +134,16 @@ contexts:
 "
         )
     }
+}
+
+fn read(path: &Path) -> Result<Option<String>, AccessError> {
+    files::read(path)
+        .map_err(|source| AccessError::File { path: path.display().to_string(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), AccessError> {
+    files::write_private(path, text)
+        .map_err(|source| AccessError::File { path: path.display().to_string(), source })
 }
 
 /// Gives what the certificate authority says of itself, always the same, so that its key alone brings it back.

@@ -16,6 +16,8 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
+    /// Which data directory the engine uses; one that uses none has its own.
+    pub(crate) identity: String,
     pub(crate) delegates: Delegates,
     /// What the containers of pods said.
     pub(crate) logs: Logs,
@@ -27,11 +29,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(store: Store, clock: Clock, access: &Access) -> Arc<Self> {
+    pub(crate) fn new(store: Store, clock: Clock, access: &Access, identity: String) -> Arc<Self> {
         Arc::new(Self {
             store,
             registry: Registry::built_in(),
             clock,
+            identity,
             delegates: Delegates::default(),
             logs: Logs::default(),
             ca_pem: access.ca_pem().to_owned(),

@@ -16,8 +16,10 @@ mod crd;
 mod delegate;
 mod discovery;
 pub mod fields;
+mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod identity;
 mod keep;
 mod members;
 mod openapi;
@@ -97,15 +99,17 @@ impl Engine {
     /// Opens an engine. It runs on the present tokio runtime until it is dropped.
     pub async fn open(settings: Settings) -> Result<Self, OpenError> {
         let Settings { data, clock, history } = settings;
-        let (store, access) = match &data {
-            None => (Store::in_memory(clock, history), Access::fresh()?),
+        let (store, access, identity) = match &data {
+            None => (Store::in_memory(clock, history), Access::fresh()?, identity::random()),
             Some(dir) => {
                 let failed = |source| StoreError::Io { path: dir.display().to_string(), source };
-                std::fs::create_dir_all(dir).map_err(failed)?;
-                (Store::on_disk(dir, clock, history)?, Access::kept_in(dir)?)
+                files::private_directory(dir).map_err(failed)?;
+                // Who has the store open has the directory, so the rest comes after it.
+                let store = Store::on_disk(dir, clock, history)?;
+                (store, Access::kept_in(dir)?, identity::kept_in(dir).map_err(failed)?)
             }
         };
-        let core = core::Core::new(store, clock, &access);
+        let core = core::Core::new(store, clock, &access, identity);
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
         crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;

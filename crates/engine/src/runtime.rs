@@ -38,6 +38,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::Core;
 use dispatch::Dispatcher;
+use leftovers::Mark;
 pub use network::{Networking, allow_for_ordinary_users};
 pub use nodes::{Capacity, SIMULATED_LABEL};
 pub use program::{Program, ProgramContext, ProgramPort, Programs};
@@ -130,6 +131,8 @@ struct Machine {
     spawner: Option<Spawner>,
     networking: Networking,
     docker: Option<docker::Engine>,
+    /// What everything carries that is started here.
+    mark: Mark,
     /// How many addresses were given to simulated pods.
     addresses: AtomicU32,
 }
@@ -165,10 +168,11 @@ pub struct Runtime {
 /// Starts scheduling and running pods.
 pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtime, RuntimeError> {
     let Settings { local, simulated } = settings;
+    let mark = Mark::of_this_run(&core.identity);
     // Where no pod runs there is nothing to wait for but the clock, so that simulations are the same every time.
     let (spawner, networking) = match &local {
         Some(local) => {
-            leftovers::end();
+            leftovers::end(&mark);
             allow_many_files();
             let spawner = Spawner::on_host().await.map_err(RuntimeError::Thread)?;
             (Some(spawner), network::find_out(local).await)
@@ -176,7 +180,7 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
         None => (None, Networking::Host { why: "no pod runs here".to_owned() }),
     };
     let docker = match local.as_ref().and_then(|local| local.docker.as_deref()) {
-        Some(socket) => docker::Engine::find(socket).await,
+        Some(socket) => docker::Engine::find(socket, &mark).await,
         None => None,
     };
     if let Some(docker) = &docker {
@@ -190,6 +194,7 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
         spawner,
         networking,
         docker,
+        mark,
         addresses: AtomicU32::new(0),
     });
     machine.register().await;

@@ -195,7 +195,8 @@ impl Keeper {
             What::Local(program, args) => {
                 let dir = self.container.working_dir.clone();
                 let plan = Plan { program, args, env: env.clone(), dir };
-                let spawned = plan.spawn(&local.launcher, pod.network.spawner()).await;
+                let mark = &pod.machine.mark;
+                let spawned = plan.spawn(&local.launcher, mark, pod.network.spawner()).await;
                 let watched = spawned.and_then(|child| process::watch(child, log));
                 match watched {
                     Ok(instance) => Ok((instance, env)),

@@ -1,7 +1,7 @@
 //! Containers of a Docker Engine, for images that are no programs of this machine.
 //!
-//! They use the host's network. Each carries a label that says which process started it, so that what an earlier run
-//! left is found and removed.
+//! They use the host's network. Each carries a label that says which process on which data directory started it, so that
+//! what an earlier run left is found and removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,10 +20,10 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Container;
 
 use super::instance::{Exit, Handle, Instance};
-use super::leftovers;
+use super::leftovers::Mark;
 use super::logs::Log;
 
-/// The label that says which process started a container.
+/// The label with the mark of the run that started a container.
 const RUN_LABEL: &str = "plimsoll.dev/run";
 
 /// How long an answer of Docker may take.
@@ -33,6 +33,7 @@ const SECONDS: u64 = 120;
 #[derive(Clone)]
 pub(super) struct Engine {
     docker: Docker,
+    mark: Mark,
 }
 
 /// What a container is started with.
@@ -45,22 +46,26 @@ pub(super) struct Start<'a> {
 
 impl Engine {
     /// Finds the engine at a socket; `None`: there is none.
-    pub(super) async fn find(socket: &Path) -> Option<Self> {
+    pub(super) async fn find(socket: &Path, mark: &Mark) -> Option<Self> {
         let socket = socket.to_str()?;
         let docker = Docker::connect_with_socket(socket, SECONDS, bollard::API_DEFAULT_VERSION);
         let docker = docker.ok()?.negotiate_version().await.ok()?;
-        Some(Self { docker })
+        Some(Self { docker, mark: mark.clone() })
     }
 
-    /// Removes what runs of Plimsoll that are over have left.
+    /// Removes what earlier runs on the same data directory have left.
     pub(super) async fn remove_leftovers(&self) {
         let filters = HashMap::from([("label".to_owned(), vec![RUN_LABEL.to_owned()])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         for container in self.docker.list_containers(Some(options)).await.unwrap_or_default() {
-            let mark = container.labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
-            if let (Some(id), Some(mark)) = (&container.id, mark)
-                && !leftovers::is_alive(mark)
+            let label = container.labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
+            if let (Some(id), Some(left)) = (&container.id, label.and_then(|l| Mark::parse(l)))
+                && left.is_of_an_earlier_run(&self.mark)
             {
+                tracing::info!(
+                    container = id,
+                    "removing a container that an earlier run left behind"
+                );
                 remove(&self.docker, id).await;
             }
         }
@@ -69,7 +74,7 @@ impl Engine {
     /// Starts a container; an image that is not there is pulled.
     pub(super) async fn start(&self, start: Start<'_>, log: Arc<Log>) -> Result<Instance, Error> {
         let image = start.container.image.clone().unwrap_or_default();
-        let body = body(&image, &start);
+        let body = body(&image, &start, &self.mark);
         let options = None::<CreateContainerOptions>;
         let created = match self.docker.create_container(options.clone(), body.clone()).await {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
@@ -112,7 +117,7 @@ impl Engine {
     }
 }
 
-fn body(image: &str, start: &Start<'_>) -> ContainerCreateBody {
+fn body(image: &str, start: &Start<'_>, mark: &Mark) -> ContainerCreateBody {
     let given = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
     ContainerCreateBody {
         image: Some(image.to_owned()),
@@ -120,7 +125,7 @@ fn body(image: &str, start: &Start<'_>) -> ContainerCreateBody {
         cmd: given(&start.args),
         env: Some(start.env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: start.container.working_dir.clone(),
-        labels: Some(HashMap::from([(RUN_LABEL.to_owned(), leftovers::mark())])),
+        labels: Some(HashMap::from([(RUN_LABEL.to_owned(), mark.to_string())])),
         host_config: Some(HostConfig {
             network_mode: Some("host".to_owned()),
             ..HostConfig::default()

@@ -176,7 +176,9 @@ impl Prober {
             env: self.env.clone(),
             dir: self.container.working_dir.clone(),
         };
-        let child = plan.spawn(&self.pod.local().launcher, self.pod.network.spawner()).await;
+        let child = plan
+            .spawn(&self.pod.local().launcher, &self.pod.machine.mark, self.pod.network.spawner())
+            .await;
         let child = child.map_err(|err| err.to_string())?;
         // It is killed when it takes too long, since nobody holds it then.
         let output = child.wait_with_output().await.map_err(|err| err.to_string())?;

@@ -12,10 +12,11 @@ use rustix::process::Pid;
 use tokio::process::{Child, Command};
 
 use super::instance::{Exit, Handle, Instance};
+use super::leftovers::{self, Mark};
 use super::logs::Log;
 use super::program::{Program, ProgramContext};
 use super::spawner::Spawner;
-use super::{Launcher, launch, leftovers};
+use super::{Launcher, launch};
 
 /// How long output is waited for after a process has ended: a child of its own may still hold the pipe.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
@@ -34,7 +35,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Starts the program as a child that ends when we do, in a process group of its own.
-    pub(super) async fn spawn(self, launcher: &Launcher, spawner: &Spawner) -> io::Result<Child> {
+    pub(super) async fn spawn(
+        self,
+        launcher: &Launcher,
+        mark: &Mark,
+        spawner: &Spawner,
+    ) -> io::Result<Child> {
         let mut command = Command::new(&launcher.program);
         command
             .args(&launcher.args)
@@ -42,7 +48,7 @@ impl Plan {
             .env_clear()
             .envs(INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .envs(&self.env)
-            .env(leftovers::MARK, leftovers::mark())
+            .env(leftovers::VARIABLE, mark.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

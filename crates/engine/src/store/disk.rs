@@ -9,6 +9,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -21,6 +22,7 @@ use super::backend::Backend;
 use super::pack::Packer;
 use super::state::State;
 use super::{Change, History, Object, Shared, StoreError, Write, WriteError};
+use crate::files;
 
 mod codec;
 
@@ -82,8 +84,10 @@ pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State, Packer)
     let shown = path.display().to_string();
     let io = |source| StoreError::Io { path: shown.clone(), source };
     let damaged = |what: String| StoreError::Damaged { path: shown.clone(), what };
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(io)?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(io)?;
+    files::sync_directory_of(&path).map_err(io)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(std::fs::TryLockError::WouldBlock) => {

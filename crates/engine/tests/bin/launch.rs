@@ -16,14 +16,15 @@ fn main() -> ExitCode {
         return runtime::launch::main(args);
     }
     let pod = args.next().unwrap().into_string().unwrap();
+    let settings = args.next().map_or_else(Settings::ephemeral, Settings::in_directory);
     let _ = runtime::allow_for_ordinary_users();
-    tokio::runtime::Runtime::new().unwrap().block_on(run(&pod));
+    tokio::runtime::Runtime::new().unwrap().block_on(run(&pod, settings));
     ExitCode::SUCCESS
 }
 
 /// Runs one pod for ever, and says on which kind of network.
-async fn run(pod: &str) {
-    let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+async fn run(pod: &str, settings: Settings) {
+    let engine = Engine::open(settings).await.unwrap();
     let launcher = Launcher { program: std::env::current_exe().unwrap(), args: Vec::new() };
     let local = Some(Local::new(launcher));
     let running = engine.run(runtime::Settings { local, simulated: None }).await.unwrap();

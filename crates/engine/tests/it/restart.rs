@@ -1,6 +1,8 @@
 //! What is still there after a restart, and what is refused.
 
-use std::path::Path;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
@@ -83,4 +85,47 @@ async fn a_file_that_is_not_ours_is_refused_and_not_changed() {
     let opened = Engine::open(Settings::in_directory(dir.path())).await;
     assert!(matches!(opened, Err(OpenError::Store(StoreError::Damaged { .. }))));
     assert_eq!(std::fs::read(&path).unwrap(), b"something else");
+}
+
+#[tokio::test]
+async fn the_data_directory_and_all_that_is_in_it_is_private_also_one_that_was_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    drop(Engine::open(Settings::in_directory(&data)).await.unwrap());
+    std::fs::create_dir(data.join("logs")).unwrap();
+    std::fs::write(data.join("logs/server"), "hello").unwrap();
+    std::fs::write(data.join("kubeconfig"), "secret").unwrap();
+    for path in everything(&data) {
+        let mode = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+    let _engine = Engine::open(Settings::in_directory(&data)).await.unwrap();
+    for path in everything(&data) {
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, wanted, "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_new_data_directory_is_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("made/data");
+    let _engine = Engine::open(Settings::in_directory(&data)).await.unwrap();
+    let all = everything(&data);
+    assert!(all.len() > 4, "{all:?}");
+    for path in all {
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, wanted, "{}", path.display());
+    }
+}
+
+/// Lists a directory and all that is in it.
+fn everything(dir: &Path) -> Vec<PathBuf> {
+    let inside = std::fs::read_dir(dir).unwrap().flat_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() { everything(&path) } else { vec![path] }
+    });
+    std::iter::once(dir.to_owned()).chain(inside).collect()
 }

@@ -5,6 +5,7 @@ mod embedded;
 mod fleets;
 
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -38,7 +39,11 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     let listening = engine.listen(args.listen).await?;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data.join("kubeconfig"));
     if let Some(dir) = kubeconfig.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        std::fs::create_dir_all(dir)
+        // A data directory that keeps nothing still has the token of whoever runs it.
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
             .with_context(|| format!("could not make {}", dir.display()))?;
     }
     engine.write_kubeconfig(&kubeconfig, &listening)?;

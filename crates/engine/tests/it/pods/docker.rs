@@ -15,7 +15,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::api::{DeleteParams, LogParams};
-use plimsoll_engine::runtime::Local;
+use plimsoll_engine::runtime::{Local, Settings};
+use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -27,6 +28,8 @@ use super::{local, machine, states};
 struct StandIn {
     asked: Arc<Mutex<Vec<String>>>,
     created: Arc<Mutex<Value>>,
+    /// The containers that are there at the start, and their marks.
+    left: Arc<Mutex<Vec<(&'static str, String)>>>,
     signal: watch::Sender<Option<i64>>,
 }
 
@@ -35,6 +38,7 @@ impl StandIn {
         let stand_in = Self {
             asked: Arc::default(),
             created: Arc::default(),
+            left: Arc::default(),
             signal: watch::Sender::new(None),
         };
         let listener = UnixListener::bind(socket).unwrap();
@@ -68,11 +72,12 @@ impl StandIn {
             "version" => {
                 (200, json!({"ApiVersion": "1.41", "MinAPIVersion": "1.12"}).to_string().into())
             }
-            // One that an earlier run left, and one whose owner cannot be told.
             "json" => {
-                let left =
-                    |id: &str, mark: &str| json!({"Id": id, "Labels": {"plimsoll.dev/run": mark}});
-                (200, json!([left("left", "1-1"), left("unknown", "x")]).to_string().into())
+                let left = self.left.lock().unwrap();
+                let left = left
+                    .iter()
+                    .map(|(id, mark)| json!({"Id": id, "Labels": {"plimsoll.dev/run": mark}}));
+                (200, Value::from_iter(left).to_string().into())
             }
             "create" => {
                 *self.created.lock().unwrap() = serde_json::from_slice(&body).unwrap();
@@ -125,11 +130,36 @@ async fn docker_is_asked_to_create_start_signal_and_remove() {
     let at = |what: &str| {
         asked.iter().position(|a| a == what).unwrap_or_else(|| panic!("{what}: {asked:?}"))
     };
-    assert!(at("DELETE left") < at("POST create") && at("POST create") < at("POST start"));
+    assert!(at("POST create") < at("POST start"));
     assert!(
         at("POST start") < at("kill signal=SIGTERM") && at("kill signal=SIGTERM") < at("DELETE c1")
     );
-    assert!(!asked.contains(&"DELETE unknown".to_owned()));
+}
+
+#[tokio::test]
+async fn a_container_of_another_data_directory_is_left_alone_and_one_of_this_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, socket) = (dir.path().join("data"), dir.path().join("docker.sock"));
+    let docker = StandIn::start(&socket);
+    let engine = Engine::open(EngineSettings::in_directory(&data)).await.unwrap();
+    let identity = std::fs::read_to_string(data.join("identity")).unwrap();
+    let identity = identity.split_whitespace().next().unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let boot = boot.trim();
+    let mark = |identity: &str, boot: &str| format!("{identity}/{boot}/{}/1", std::process::id());
+    *docker.left.lock().unwrap() = vec![
+        ("left", mark(identity, boot)),
+        ("before-the-boot", mark(identity, "another")),
+        ("foreign", mark("another", boot)),
+        ("old", "1-1".to_owned()),
+        ("unknown", "x".to_owned()),
+    ];
+    let local = Local { docker: Some(socket), ..local() };
+    let settings = Settings { local: Some(local), simulated: None };
+    let _runtime = engine.run(settings).await.unwrap();
+    let asked = docker.asked.lock().unwrap().clone();
+    let removed: Vec<_> = asked.iter().filter_map(|a| a.strip_prefix("DELETE ")).collect();
+    assert_eq!(removed, ["left", "before-the-boot"]);
 }
 
 /// Gives the real engine's socket and an image; `None`, with a line saying what is missing, where there is none.

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use plimsoll_engine::runtime::Settings;
+use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::json;
 
 use super::{local, machine, shell};
@@ -19,10 +21,22 @@ impl Drop for Other {
     }
 }
 
-/// Starts it with a pod, and gives which kind of network it has.
-fn start(mut command: Command, script: &str) -> (Other, String) {
+/// A process that nobody would end if the test failed.
+struct Escaped(String);
+
+impl Drop for Escaped {
+    fn drop(&mut self) {
+        if runs(&self.0) {
+            let _ = Command::new("kill").args(["-9", &self.0]).status();
+        }
+    }
+}
+
+/// Starts it with a pod, on a data directory or none, and gives which kind of network it has.
+fn start(mut command: Command, script: &str, data: Option<&Path>) -> (Other, String) {
     let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [shell("c", script)]}});
-    let child = command.arg("run").arg(pod.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    command.arg("run").arg(pod.to_string()).args(data);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut other = Other(child);
     let mut network = String::new();
     BufReader::new(other.0.stdout.take().unwrap()).read_line(&mut network).unwrap();
@@ -67,14 +81,22 @@ async fn a_killed_plimsoll_takes_its_processes_with_it_and_the_next_one_ends_wha
     let script = format!(
         "echo $$$$ >> {file_name}; setsid sh -c 'echo $$$$ >> {file_name}; exec sleep 1000' & exec sleep 1000"
     );
-    let (mut other, _) = start(Command::new(env!("CARGO_BIN_EXE_plimsoll-launch")), &script);
+    let data = dir.path().join("data");
+    let command = Command::new(env!("CARGO_BIN_EXE_plimsoll-launch"));
+    let (mut other, _) = start(command, &script, Some(&data));
     let pids = pids(&file, 2).await;
     assert!(pids.iter().all(|pid| runs(pid)));
     other.0.kill().unwrap();
     other.0.wait().unwrap();
     until_ended(&pids[0]).await;
-    // Its child, in a session of its own, got no signal; the next start finds it by its mark.
-    let _next = machine(local()).await;
+    // Its child, in a session of its own, got no signal. A Plimsoll with other data leaves it alone; the next one with the same
+    // data finds it by its mark.
+    let _escaped = Escaped(pids[1].clone());
+    let _another = machine(local()).await;
+    assert!(runs(&pids[1]));
+    let engine = Engine::open(EngineSettings::in_directory(&data)).await.unwrap();
+    let settings = Settings { local: Some(local()), simulated: None };
+    let _next = engine.run(settings).await.unwrap();
     until_ended(&pids[1]).await;
 }
 
@@ -103,7 +125,7 @@ async fn an_ordinary_user_gets_networks_for_pods_too() {
     }
     let file = dir.path().join("pids");
     let script = format!("id -u >> {}; exec sleep 1000", file.display());
-    let (_other, network) = start(as_nobody(&binary), &script);
+    let (_other, network) = start(as_nobody(&binary), &script, None);
     assert_eq!(network, "namespaces");
     assert_eq!(pids(&file, 1).await, ["65534"], "the program is the user's own");
 }
