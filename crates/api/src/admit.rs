@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::schema::Schema;
-use crate::{Problem, decode};
+use crate::{CauseType, Problem, decode};
 
 /// Gives an object what every object has: `metadata`, and no nulls where its `spec` may as well say nothing. The part at
 /// the pointer `opaque` is kept to the letter.
@@ -66,7 +66,8 @@ pub(crate) fn name_length(value: &Value) -> Option<Problem> {
     let name = value["metadata"]["name"].as_str()?;
     let length = name.len();
     (length > 63).then(|| {
-        Problem::new("metadata.name", format!("expected at most 63 characters, found {length}"))
+        let message = format!("expected at most 63 characters, found {length}");
+        Problem::of(CauseType::TooLong, "metadata.name", message)
     })
 }
 

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Problem;
+use crate::{CauseType, Problem};
 
 /// Reads `value` as `T`; a value of the wrong type is a problem at its path. Unknown fields are passed over.
 pub fn lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<Problem>> {
@@ -27,7 +27,8 @@ pub fn strict<T: DeserializeOwned>(value: &Value, known: &[String]) -> Result<T,
 }
 
 fn type_problem(err: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
-    Problem::new(tidy(&err.path().to_string()), err.inner().to_string())
+    let path = tidy(&err.path().to_string());
+    Problem::of(CauseType::TypeInvalid, path, err.inner().to_string())
 }
 
 fn unknown_problem(path: &str, known: &[String]) -> Problem {

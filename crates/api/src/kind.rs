@@ -20,6 +20,9 @@ pub struct Kind {
     pub scope: Scope,
     /// Makes the CRD; absent for a kind that is never stored.
     pub crd: Option<fn() -> CustomResourceDefinition>,
+    /// Takes out of an object what its sender did not mean to say: the empty texts that Go clients write for fields that nobody set,
+    /// and a status that is written apart. It never fails, and `admit` begins with it.
+    pub prepare: fn(&mut Value, &Admission<'_>),
     /// Does to an object what the mutating and validating webhooks of a cluster would do: settles dialects, fills in
     /// defaults, and checks. On an error the object is unusable, and nothing may be stored. It comes before the CRD's
     /// schema has its say, which would prune the fields that only a dialect has.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelectorRequirement, ObjectMeta};
 
-use crate::Problem;
+use crate::{CauseType, Problem, prefixed};
 
 /// The most that the annotations of one object may hold, keys and values together.
 const ANNOTATION_BYTES: usize = 256 * 1024;
@@ -21,77 +21,113 @@ pub(crate) fn metadata(metadata: &ObjectMeta, path: &str) -> Vec<Problem> {
     out
 }
 
-/// Checks the keys and values of labels at `path`.
+/// Checks the keys and values of labels. All that is wrong is reported at `path`, as Kubernetes' own check does.
 pub(crate) fn labels(map: &BTreeMap<String, String>, path: &str) -> Vec<Problem> {
-    let keys = map.keys().filter_map(|key| key_fault(key)).map(|m| Problem::new(path, m));
-    let values = map.iter().filter_map(|(key, value)| Some((key, value_fault(value)?)));
-    keys.chain(values.map(|(key, m)| Problem::new(format!("{path}[{key}]"), m))).collect()
+    let faults = map.iter().flat_map(|(key, value)| {
+        let of_value = value_faults(value).into_iter().map(move |fault| format!("{key}: {fault}"));
+        key_faults(key).into_iter().chain(of_value)
+    });
+    faults.map(|message| Problem::new(path, message)).collect()
 }
 
 /// Checks the keys and the size of annotations at `path`.
 pub(crate) fn annotations(map: &BTreeMap<String, String>, path: &str) -> Vec<Problem> {
-    let keys = map.keys().filter_map(|key| key_fault(&key.to_lowercase()));
+    let keys = map.keys().flat_map(|key| key_faults(&key.to_lowercase()));
     let mut out: Vec<_> = keys.map(|message| Problem::new(path, message)).collect();
     let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATION_BYTES {
-        out.push(Problem::new(
-            path,
-            format!("expected at most {ANNOTATION_BYTES} bytes, found {bytes}"),
-        ));
+        let message = format!("expected at most {ANNOTATION_BYTES} bytes, found {bytes}");
+        out.push(Problem::of(CauseType::TooLong, path, message));
     }
     out
 }
 
-/// Checks the two halves of a label selector at `path`.
+/// Checks the two halves of a label selector. The first fault is reported at `path`, with the place in its message.
 pub(crate) fn selector(
     labels: &BTreeMap<String, String>,
     expressions: &[LabelSelectorRequirement],
     path: &str,
-) -> Vec<Problem> {
-    let mut out = self::labels(labels, &format!("{path}.matchLabels"));
-    for (index, expression) in expressions.iter().enumerate() {
-        let path = format!("{path}.matchExpressions[{index}]");
-        let values = expression.values.as_deref().unwrap_or_default();
-        match (expression.operator.as_str(), values.is_empty()) {
-            ("In" | "NotIn", false) | ("Exists" | "DoesNotExist", true) => {}
-            ("In" | "NotIn", true) => {
-                out.push(Problem::new(format!("{path}.values"), "required with In and NotIn"));
-            }
-            ("Exists" | "DoesNotExist", false) => {
-                let message = "not allowed with Exists and DoesNotExist";
-                out.push(Problem::new(format!("{path}.values"), message));
-            }
-            (other, _) => {
-                let message =
-                    format!("expected one of In, NotIn, Exists, DoesNotExist, found {other:?}");
-                out.push(Problem::new(format!("{path}.operator"), message));
-            }
+) -> Option<Problem> {
+    let of_labels = self::labels(labels, "matchLabels").into_iter();
+    let expressions = expressions.iter().enumerate().flat_map(|(index, expression)| {
+        prefixed(&format!("matchExpressions[{index}]"), requirement(expression))
+    });
+    of_labels.chain(expressions).next().map(|fault| Problem::new(path, fault.to_string()))
+}
+
+fn requirement(expression: &LabelSelectorRequirement) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let values = expression.values.as_deref().unwrap_or_default();
+    match (expression.operator.as_str(), values.is_empty()) {
+        ("In" | "NotIn", false) | ("Exists" | "DoesNotExist", true) => {}
+        ("In" | "NotIn", true) => out.push(Problem::new("values", "required with In and NotIn")),
+        ("Exists" | "DoesNotExist", false) => {
+            out.push(Problem::new("values", "not allowed with Exists and DoesNotExist"));
         }
-        out.extend(key_fault(&expression.key).map(|m| Problem::new(format!("{path}.key"), m)));
-        let faults = values.iter().enumerate().filter_map(|(i, v)| Some((i, value_fault(v)?)));
-        out.extend(faults.map(|(i, m)| Problem::new(format!("{path}.values[{i}]"), m)));
+        (other, _) => {
+            let choices = ["In", "NotIn", "Exists", "DoesNotExist"];
+            out.push(Problem::not_supported("operator", other, &choices));
+        }
+    }
+    out.extend(key_faults(&expression.key).into_iter().map(|m| Problem::new("key", m)));
+    for (index, value) in values.iter().enumerate() {
+        let faults = value_faults(value).into_iter();
+        out.extend(faults.map(|m| Problem::new(format!("values[{index}]"), m)));
     }
     out
 }
 
-/// Says what is wrong with the key of a label: an optional DNS name and a slash, then a name.
-fn key_fault(key: &str) -> Option<String> {
+/// Lists what is wrong with the key of a label: an optional DNS name and a slash, then a name. Each rule that is broken counts.
+fn key_faults(key: &str) -> Vec<String> {
+    let mut faults = Vec::new();
     let (prefix, name) = match key.split_once('/') {
+        Some((_, rest)) if rest.contains('/') => {
+            return vec![format!(
+                "`{key}` has more than one slash; write it like `example.com/tier`"
+            )];
+        }
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    let is_dns = |p: &str| p.len() <= 253 && p.split('.').all(is_dns_label);
-    let is_fine = (1..=63).contains(&name.len()) && is_word(name) && prefix.is_none_or(is_dns);
-    (!is_fine).then(|| {
-        format!("`{key}` is not a key; write it like `tier` or `example.com/tier`, at most 63 characters after the slash")
-    })
+    match prefix {
+        Some("") => faults.push(format!("`{key}` has nothing before its slash")),
+        Some(prefix) => {
+            if prefix.len() > 253 {
+                faults.push(format!("`{key}` has more than 253 characters before its slash"));
+            }
+            if !prefix.split('.').all(is_dns_label) {
+                faults.push(format!("`{prefix}` in `{key}` is not a DNS name"));
+            }
+        }
+        None => {}
+    }
+    match name.len() {
+        0 => faults.push(format!("`{key}` has no name")),
+        1..=63 => {}
+        _ => faults.push(format!("`{key}` has a name of more than 63 characters")),
+    }
+    if !is_word(name) {
+        let message = format!(
+            "`{key}` is not a key; write it like `tier` or `example.com/tier`, of letters, digits, `-`, `_` and `.`"
+        );
+        faults.push(message);
+    }
+    faults
 }
 
-fn value_fault(value: &str) -> Option<String> {
-    let is_fine = value.is_empty() || (value.len() <= 63 && is_word(value));
-    (!is_fine).then(|| {
-        format!("`{value}` is not a label value; at most 63 of letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit")
-    })
+/// Lists what is wrong with the value of a label. Each rule that is broken counts.
+fn value_faults(value: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if value.len() > 63 {
+        faults.push(format!("`{value}` has more than 63 characters"));
+    }
+    if !value.is_empty() && !is_word(value) {
+        let message = format!(
+            "`{value}` is not a label value; write letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit"
+        );
+        faults.push(message);
+    }
+    faults
 }
 
 fn is_word(text: &str) -> bool {
@@ -102,8 +138,9 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
+/// Whether a part of a DNS name is written as one. How long it may be is a matter of the whole name, as Kubernetes counts it.
 fn is_dns_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
+    !text.is_empty()
         && !text.starts_with('-')
         && !text.ends_with('-')
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -113,19 +150,27 @@ fn is_dns_label(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    const LONG: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const LONG_AND_WRONG: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa a";
+
     #[test]
     fn keys_and_values_follow_kubernetes() {
         for (key, value, faults) in [
             ("a", "", 0),
             ("example.com/A_b.c-1", "x.Y_z-1", 0),
-            ("", "", 1),
+            ("", "", 2),
             ("a/b/c", "", 1),
+            ("/a", "", 1),
             ("Example.com/a", "", 1),
             ("-a", "-b", 2),
             ("a", "b c", 1),
+            ("a", LONG, 1),
+            ("a", LONG_AND_WRONG, 2),
         ] {
             let map = BTreeMap::from([(key.to_owned(), value.to_owned())]);
-            assert_eq!(labels(&map, "p").len(), faults, "{key}={value}");
+            let found = labels(&map, "p");
+            assert_eq!(found.len(), faults, "{key}={value}: {found:?}");
+            assert!(found.iter().all(|problem| problem.path == "p"), "{found:?}");
         }
         let long = BTreeMap::from([("Example.com/a".to_owned(), "x".repeat(ANNOTATION_BYTES))]);
         assert_eq!(
@@ -145,13 +190,15 @@ mod tests {
         for (operator, values, wanted) in [
             ("In", vec!["x"], None),
             ("Exists", vec![], None),
-            ("In", vec![], Some("s.matchExpressions[0].values")),
-            ("Exists", vec!["x"], Some("s.matchExpressions[0].values")),
-            ("Near", vec!["x"], Some("s.matchExpressions[0].operator")),
-            ("NotIn", vec!["a b"], Some("s.matchExpressions[0].values[0]")),
+            ("In", vec![], Some("matchExpressions[0].values: ")),
+            ("Exists", vec!["x"], Some("matchExpressions[0].values: ")),
+            ("Near", vec!["x"], Some("matchExpressions[0].operator: ")),
+            ("NotIn", vec!["a b"], Some("matchExpressions[0].values[0]: ")),
         ] {
             let found = selector(&BTreeMap::new(), &[expression(operator, &values)], "s");
-            assert_eq!(found.first().map(|p| p.path.as_str()), wanted, "{operator} {values:?}");
+            let message = found.as_ref().map_or("", |p| p.message.as_str());
+            assert_eq!(found.is_some(), wanted.is_some(), "{operator} {values:?}");
+            assert!(message.starts_with(wanted.unwrap_or_default()), "{message}");
         }
     }
 }

@@ -16,7 +16,8 @@ pub mod plimsoll;
 mod problem;
 pub mod quantity;
 mod schema;
+mod unset;
 
 pub use decide::duration;
 pub use kind::{Admission, KINDS, Kind, Scope, find};
-pub use problem::{Problem, prefixed};
+pub use problem::{CauseType, Problem, prefixed, refusal};

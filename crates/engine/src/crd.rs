@@ -70,6 +70,7 @@ impl Custom {
                 (_, settled) => *new = settled,
             }
         }
+        whole_numbers(&mut document);
         if let Some(schema) = &self.schema {
             let mut unknown = pruning::prune(schema, &mut document, old)?;
             unknown.sort();
@@ -105,6 +106,22 @@ impl Custom {
     /// The shape that patches and server-side apply walk.
     pub(crate) fn types(&self) -> Option<Arc<Types>> {
         self.schema.as_ref().map(|s| Arc::new(s.shape()))
+    }
+}
+
+/// Writes whole numbers as such, as the real server does: a typed client cannot read `2.0` into an integer.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            // From 2^63 on a number is not an integer to clients, either.
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9.2e18);
+            if let Some(whole) = whole {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! Admission webhooks: defaults and validation of our kinds on a cluster, as the embedded engine has them built in.
 //!
-//! `/mutate` fills in, `/validate` refuses. What cannot be read passes `/mutate` untouched, so that `/validate`, or the
-//! schema before it, says what is wrong.
+//! `/mutate` fills in, `/validate` refuses. What is wrong passes `/mutate`, so that `/validate`, or the schema before it, says
+//! so.
 
 mod patch;
 
@@ -37,6 +37,9 @@ struct Review {
 struct Request {
     uid: String,
     kind: GroupVersionKind,
+    /// The name of the object; empty while the API server has yet to make one up.
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     object: Value,
     #[serde(default)]
@@ -57,12 +60,23 @@ impl Request {
         api::find(Some(&format!("{group}/{version}")), kind).filter(|_| self.object.is_object())
     }
 
-    /// Gives the object as it would be stored.
+    /// Returns the object as it would be stored.
     fn admitted(&self, kind: &Kind) -> Result<Value, Vec<Problem>> {
         let mut object = self.object.clone();
-        let old = Some(&self.old_object).filter(|old| old.is_object());
-        (kind.admit)(&mut object, &Admission { old, now: Timestamp::now() })?;
+        (kind.admit)(&mut object, &self.admission())?;
         Ok(object)
+    }
+
+    /// Returns the object without what its sender did not mean to say.
+    fn prepared(&self, kind: &Kind) -> Value {
+        let mut object = self.object.clone();
+        (kind.prepare)(&mut object, &self.admission());
+        object
+    }
+
+    fn admission(&self) -> Admission<'_> {
+        let old = Some(&self.old_object).filter(|old| old.is_object());
+        Admission { old, now: Timestamp::now() }
     }
 }
 
@@ -83,10 +97,10 @@ fn review(
 
 fn mutate(request: &Request) -> Value {
     let allowed = json!({"allowed": true});
-    let Some(Ok(admitted)) = request.kind().map(|kind| request.admitted(kind)) else {
-        return allowed;
-    };
-    match patch::between(&request.object, &admitted) {
+    let Some(kind) = request.kind() else { return allowed };
+    // Of an object that will be refused, the schema should not find fault with what nobody set.
+    let settled = request.admitted(kind).unwrap_or_else(|_| request.prepared(kind));
+    match patch::between(&request.object, &settled) {
         changes if changes.is_empty() => allowed,
         changes => json!({
             "allowed": true, "patchType": "JSONPatch", "patch": patch::encode(&changes),
@@ -97,34 +111,10 @@ fn mutate(request: &Request) -> Value {
 fn validate(request: &Request) -> Value {
     match request.kind().map(|kind| (kind, request.admitted(kind))) {
         Some((kind, Err(problems))) => {
-            json!({"allowed": false, "status": refusal(kind, &request.object, &problems)})
+            json!({"allowed": false, "status": api::refusal(kind, &request.name, &problems)})
         }
         Some((_, Ok(_))) | None => json!({"allowed": true}),
     }
-}
-
-/// Says no as the API server itself would, with a cause for each field.
-fn refusal(kind: &Kind, object: &Value, problems: &[Problem]) -> Value {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let causes: Vec<Value> = problems
-        .iter()
-        .map(|problem| {
-            let message = format!("Invalid value: {}", problem.message);
-            json!({"reason": "FieldValueInvalid", "message": message, "field": problem.path})
-        })
-        .collect();
-    let said: Vec<String> =
-        problems.iter().map(|p| format!("{}: Invalid value: {}", p.path, p.message)).collect();
-    let said = match said.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    };
-    json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "code": 422, "reason": "Invalid",
-        "message": format!("{}.{} \"{name}\" is invalid: {said}", kind.kind, kind.group),
-        "details": {"name": name, "group": kind.group, "kind": kind.kind, "causes": causes},
-    })
 }
 
 #[cfg(test)]
@@ -135,7 +125,8 @@ mod tests {
         let (group, version) = group.split_once('/').unwrap();
         let kind =
             GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
-        Request { uid: "1".to_owned(), kind, object, old_object: Value::Null }
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        Request { uid: "1".to_owned(), kind, name, object, old_object: Value::Null }
     }
 
     fn fleet(replicas: i64, container: Value) -> Request {
@@ -167,6 +158,18 @@ mod tests {
         let status = &answer["status"];
         assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
         assert_eq!(status["details"]["causes"][0]["field"], "spec.replicas");
+    }
+
+    #[test]
+    fn the_schema_finds_no_fault_with_what_nobody_set_in_a_fleet_that_will_be_refused() {
+        let mut asked = fleet(1, json!({"name": "game", "image": "game:1"}));
+        asked.object["spec"]["scheduling"] = "".into();
+        asked.object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
+        let answer = mutate(&asked);
+        let patch = patch::encode(&[json!({"op": "remove", "path": "/spec/scheduling"})]);
+        assert_eq!(answer["patch"], patch);
+        let causes = &validate(&asked)["status"]["details"]["causes"];
+        assert_eq!(causes[0]["field"], "spec.strategy.rollingUpdate.maxSurge");
     }
 
     #[test]

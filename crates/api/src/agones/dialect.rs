@@ -38,7 +38,7 @@ impl Renames {
     /// the path that it is found by.
     pub(crate) fn put_back<T>(&self, result: Result<T, Vec<Problem>>) -> Result<T, Vec<Problem>> {
         result.map_err(|problems| {
-            problems.into_iter().map(|p| Problem::new(self.written(p.path), p.message)).collect()
+            problems.into_iter().map(|p| Problem { path: self.written(p.path), ..p }).collect()
         })
     }
 

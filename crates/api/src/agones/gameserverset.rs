@@ -15,7 +15,7 @@ use super::{
     dialect, gameserver, priority,
 };
 use crate::schema::{Schema, words};
-use crate::{Admission, Kind, Problem, Scope, admit, labels};
+use crate::{Admission, Kind, Problem, Scope, admit, labels, unset};
 
 /// How many game servers of one template there should be.
 #[expect(clippy::duplicated_attributes, reason = "columns share their types")]
@@ -96,6 +96,7 @@ pub(crate) static KIND: Kind = Kind {
     plural: "gameserversets",
     scope: Scope::Namespaced,
     crd: Some(published),
+    prepare,
     admit: settle,
 };
 
@@ -112,9 +113,15 @@ fn published() -> CustomResourceDefinition {
     crd
 }
 
+/// Upstream fills in nothing here: an empty text is a value like any other.
+fn prepare(value: &mut Value, admission: &Admission<'_>) {
+    unset::keep_status::<GameServerSetStatus>(value, admission);
+}
+
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    prepare(value, admission);
     let renames = dialect::game_server(value, "/spec/template/spec");
-    renames.put_back(enter(value, admission))
+    renames.put_back(unset::without_new_status(value, admission, |value| enter(value, admission)))
 }
 
 fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
@@ -122,7 +129,6 @@ fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem
     admit::fit(value, &SCHEMA)?;
     let set: GameServerSet = admit::read(value, &SCHEMA)?;
     let mut problems: Vec<_> = admit::name_length(value).into_iter().collect();
-    problems.extend(priority::mixed(&set.spec.priorities, "spec.priorities"));
     match admission.old.map(admit::read_as_is::<GameServerSet>) {
         None => problems.extend(set.spec.template.problems("spec.template")),
         Some(Some(old)) if old.spec.template != set.spec.template => {
@@ -130,6 +136,7 @@ fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem
         }
         Some(_) => {}
     }
+    problems.extend(priority::mixed(&set.spec.priorities, "spec.priorities"));
     admit::done(problems)
 }
 
@@ -138,8 +145,8 @@ impl GameServerTemplate {
     pub(super) fn problems(&self, path: &str) -> Vec<Problem> {
         let mut spec = self.spec.clone();
         spec.fill();
-        let mut out = labels::metadata(&self.metadata, &format!("{path}.metadata"));
-        out.extend(gameserver::problems(&spec, "", &format!("{path}.spec")));
+        let mut out = gameserver::problems(&spec, "", &format!("{path}.spec"));
+        out.extend(labels::metadata(&self.metadata, &format!("{path}.metadata")));
         out
     }
 }

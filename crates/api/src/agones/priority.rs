@@ -4,7 +4,7 @@ use decide::gameserver::{self as normal, First, Measure, Missing, Source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Problem;
+use crate::{CauseType, Problem};
 
 /// One thing that game servers are sorted by. The first entry that tells two servers apart decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -93,7 +93,7 @@ pub(crate) fn mixed(priorities: &[Priority], path: &str) -> Vec<Problem> {
         .iter()
         .enumerate()
         .filter(|(_, p)| is_mixed(p))
-        .map(|(i, _)| Problem::new(format!("{path}[{i}].order"), message))
+        .map(|(i, _)| Problem::of(CauseType::NotSupported, format!("{path}[{i}].order"), message))
         .collect()
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::agones::{Priority, Scheduling, fill_order};
 use crate::schema::Schema;
-use crate::{Admission, Kind, Problem, Scope, admit};
+use crate::{Admission, Kind, Problem, Scope, admit, unset};
 
 /// Which game server to take, and what to do to it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,12 +89,22 @@ pub(crate) static KIND: Kind = Kind {
     plural: "gameserverallocations",
     scope: Scope::Namespaced,
     crd: None,
+    prepare,
     admit: settle,
 };
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&GameServerAllocation::crd()));
 
-fn settle(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
+/// The status is the answer; what a request says there is not looked at.
+fn prepare(value: &mut Value, _: &Admission<'_>) {
+    if let Some(map) = value.as_object_mut() {
+        map.remove("status");
+    }
+    unset::remove_empty(value, "/spec", &["scheduling", "priorities[].order"]);
+}
+
+fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    prepare(value, admission);
     let renames = dialect::allocation(value);
     renames.put_back(enter(value))
 }
@@ -104,11 +114,16 @@ fn enter(value: &mut Value) -> Result<(), Vec<Problem>> {
     if let Some(map) = value.as_object_mut() {
         map.entry("spec").or_insert_with(|| Value::Object(Default::default()));
     }
-    let allocation: GameServerAllocation = admit::read(value, &SCHEMA)?;
-    let mut spec = allocation.spec;
-    let problems = validation::problems(&spec);
-    fill(&mut spec);
-    value["spec"] = admit::json(&spec);
+    let mut problems = value.get_mut("spec").map(validation::unknown_words).unwrap_or_default();
+    match admit::read::<GameServerAllocation>(value, &SCHEMA) {
+        Err(more) => problems.extend(more),
+        Ok(allocation) => {
+            let mut spec = allocation.spec;
+            problems.extend(validation::problems(&spec));
+            fill(&mut spec);
+            value["spec"] = admit::json(&spec);
+        }
+    }
     admit::done(problems)?;
     admit::fit(value, &SCHEMA)
 }
@@ -116,12 +131,14 @@ fn enter(value: &mut Value) -> Result<(), Vec<Problem>> {
 /// Fills in what was left out, and turns `required` and `preferred` into selectors.
 fn fill(spec: &mut GameServerAllocationSpec) {
     fill_order(&mut spec.priorities);
-    let all = spec.preferred.iter_mut().chain([&mut spec.required]).chain(&mut spec.selectors);
-    for selector in all {
-        selector.game_server_state.get_or_insert_default();
-    }
     if spec.selectors.is_empty() {
+        for selector in spec.preferred.iter_mut().chain([&mut spec.required]) {
+            selector.game_server_state.get_or_insert_default();
+        }
         spec.selectors = spec.preferred.clone();
         spec.selectors.push(spec.required.clone());
+    }
+    for selector in &mut spec.selectors {
+        selector.game_server_state.get_or_insert_default();
     }
 }

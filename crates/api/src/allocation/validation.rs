@@ -1,5 +1,7 @@
 //! What an allocation may not ask for.
 
+use serde_json::Value;
+
 use super::{GameServerAllocationSpec, GameServerSelector};
 use crate::agones::mixed;
 use crate::{Problem, labels};
@@ -15,21 +17,82 @@ pub(super) fn problems(spec: &GameServerAllocationSpec) -> Vec<Problem> {
     }
     for (index, priority) in spec.priorities.iter().enumerate() {
         if priority.key.is_empty() {
-            out.push(Problem::new(
-                format!("spec.priorities[{index}].key"),
-                "required, but missing",
-            ));
+            out.push(Problem::new(format!("spec.priorities[{index}]"), "the key must be given"));
         }
     }
-    out.extend(mixed(&spec.priorities, "spec.priorities"));
+    let mixed = mixed(&spec.priorities, "spec.priorities").into_iter();
+    out.extend(mixed.map(|p| Problem::new(p.path.trim_end_matches(".order"), p.message)));
     out.extend(actions(spec));
     out.extend(labels::labels(&spec.metadata.labels, "spec.metadata.labels"));
     out.extend(labels::annotations(&spec.metadata.annotations, "spec.metadata.annotations"));
     out
 }
 
+/// Finds the words in a spec that stand for none of the choices there are, and takes them out, so that the rest can be read
+/// and checked, too. Upstream reports them at these places.
+pub(super) fn unknown_words(spec: &mut Value) -> Vec<Problem> {
+    let mut out = Vec::new();
+    if let Some(word) = take_unknown(spec, "scheduling", &["Packed", "Distributed"]) {
+        let choices = ["Packed", "Distributed"];
+        out.push(Problem::not_supported("spec.scheduling", &word, &choices));
+    }
+    let mut state = |selector: &mut Value, path: String| {
+        if let Some(word) = take_unknown(selector, "gameServerState", &["Allocated", "Ready"]) {
+            let message = format!("expected Allocated or Ready, found {word:?}");
+            out.push(Problem::new(format!("{path}.gameServerState"), message));
+        }
+    };
+    if let Some(required) = spec.get_mut("required") {
+        state(required, "spec.required".to_owned());
+    }
+    for list in ["preferred", "selectors"] {
+        for (index, selector) in items(spec, list).enumerate() {
+            state(selector, format!("spec.{list}[{index}]"));
+        }
+    }
+    for (index, priority) in items(spec, "priorities").enumerate() {
+        let path = format!("spec.priorities[{index}]");
+        let types = ["Counter", "List", "count", "list"];
+        let is_missing = priority.get("type").is_none();
+        let word = take_unknown(priority, "type", &types);
+        if is_missing || word.is_some() {
+            let word = word.unwrap_or_default();
+            out.push(Problem::new(
+                &path,
+                format!("the type must be Counter or List, not {word:?}"),
+            ));
+            if let Some(map) = priority.as_object_mut() {
+                map.insert("type".to_owned(), "Counter".into());
+            }
+        }
+        let orders = ["Ascending", "Descending", "ascending", "descending"];
+        if let Some(word) = take_unknown(priority, "order", &orders) {
+            let message = format!("the order must be Ascending or Descending, not {word:?}");
+            out.push(Problem::new(path, message));
+        }
+    }
+    out
+}
+
+fn items<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Takes a text out of a map that is none of `choices`.
+fn take_unknown(value: &mut Value, field: &str, choices: &[&str]) -> Option<String> {
+    let map = value.as_object_mut()?;
+    let word = map.get(field)?.as_str()?.to_owned();
+    if choices.contains(&word.as_str()) {
+        return None;
+    }
+    map.remove(field);
+    Some(word)
+}
+
 fn selector(selector: &GameServerSelector, path: &str) -> Vec<Problem> {
-    let mut out = labels::selector(&selector.match_labels, &selector.match_expressions, path);
+    let at = format!("{path}.labelSelector");
+    let fault = labels::selector(&selector.match_labels, &selector.match_expressions, &at);
+    let mut out: Vec<_> = fault.into_iter().collect();
     for (key, c) in &selector.counters {
         let path = format!("{path}.counters[{key}]");
         out.extend(bounds(&path, ("minCount", c.min_count), ("maxCount", c.max_count)));
@@ -53,9 +116,9 @@ fn bounds(path: &str, (low, least): (&str, i64), (high, most): (&str, i64)) -> V
             out.push(Problem::new(format!("{path}.{field}"), message));
         }
     }
-    if most > 0 && most < least {
-        let message = format!("expected 0, or at least {low} ({least}), found {most}");
-        out.push(Problem::new(format!("{path}.{high}"), message));
+    if most != 0 && most < least {
+        let message = format!("{high}: expected 0, or at least {low} ({least}), found {most}");
+        out.push(Problem::new(path, message));
     }
     out
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Policy, dialect, validation};
 use crate::schema::{Schema, words};
-use crate::{Admission, Kind, Problem, Scope, admit};
+use crate::{Admission, Kind, Problem, Scope, admit, unset};
 
 /// Which fleet to size, and how.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -101,6 +101,7 @@ pub(crate) static KIND: Kind = Kind {
     plural: "fleetautoscalers",
     scope: Scope::Namespaced,
     crd: Some(published),
+    prepare,
     admit: settle,
 };
 
@@ -127,11 +128,21 @@ fn published() -> CustomResourceDefinition {
     crd
 }
 
+/// Upstream fills in new and changed autoscalers alike.
+fn prepare(value: &mut Value, admission: &Admission<'_>) {
+    unset::keep_status::<FleetAutoscalerStatus>(value, admission);
+    unset::remove_empty(value, "/spec", &["sync.type"]);
+    let functions = ["wasm.function", "schedule.policy.wasm.function", "chain[].wasm.function"];
+    unset::remove_empty(value, "/spec/policy", &functions);
+}
+
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     // A schedule that is over may stay as it is; what is new or changed must have its end before it.
     let is_unchanged = admission.old.is_some_and(|old| old.get("spec") == value.get("spec"));
+    let now = (!is_unchanged).then_some(admission.now);
+    prepare(value, admission);
     let renames = dialect::autoscaler(value);
-    renames.put_back(enter(value, (!is_unchanged).then_some(admission.now)))
+    renames.put_back(unset::without_new_status(value, admission, |value| enter(value, now)))
 }
 
 fn enter(value: &mut Value, now: Option<jiff::Timestamp>) -> Result<(), Vec<Problem>> {

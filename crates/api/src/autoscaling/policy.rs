@@ -118,6 +118,16 @@ pub struct ChainEntry {
 }
 
 impl ChainEntry {
+    /// Tells whether the entry has the block of any policy, be it the one that its type names or another.
+    pub(super) fn has_block(&self) -> bool {
+        self.buffer.is_some()
+            || self.webhook.is_some()
+            || self.counter.is_some()
+            || self.list.is_some()
+            || self.schedule.is_some()
+            || self.wasm.is_some()
+    }
+
     /// Gives the entry as a policy of its own.
     pub fn policy(&self) -> Policy {
         Policy {

@@ -8,15 +8,13 @@ use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{CapacityPolicy, Policy, PolicyType, SchedulePolicy, WebhookConfig};
-use crate::{Problem, duration};
+use crate::{CauseType, Problem, duration};
 
 /// Collects what is wrong with a policy at `path`. `now` is absent when the policy is stored already and unchanged.
 pub(super) fn policy(policy: &Policy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {
     let missing = |block: &str| {
-        vec![Problem::new(
-            format!("{path}.{block}"),
-            format!("required with the type {:?}", policy.type_),
-        )]
+        let message = format!("must be given with the type {:?}", policy.type_);
+        vec![Problem::required(format!("{path}.{block}"), message)]
     };
     match policy.type_ {
         PolicyType::Buffer => policy.buffer.as_ref().map_or_else(
@@ -42,9 +40,7 @@ pub(super) fn policy(policy: &Policy, path: &str, now: Option<Timestamp>) -> Vec
         PolicyType::Wasm => {
             let Some(wasm) = &policy.wasm else { return missing("wasm") };
             match &wasm.from.url {
-                None => {
-                    vec![Problem::new(format!("{path}.wasm.from.url"), "required, but missing")]
-                }
+                None => vec![Problem::required(format!("{path}.wasm.from"), "must have a url")],
                 Some(url) => address(url, &format!("{path}.wasm.from.url")),
             }
         }
@@ -58,11 +54,7 @@ pub(super) fn policy(policy: &Policy, path: &str, now: Option<Timestamp>) -> Vec
 
 fn capacity(block: &CapacityPolicy, path: &str) -> Vec<Problem> {
     let bounds = (block.min_capacity, block.max_capacity);
-    let mut out = buffer(&block.buffer_size, bounds, ("minCapacity", "maxCapacity"), path);
-    if block.key.is_empty() {
-        out.push(Problem::new(format!("{path}.key"), "required, but empty"));
-    }
-    out
+    buffer(&block.buffer_size, bounds, ("minCapacity", "maxCapacity"), path)
 }
 
 /// Checks a buffer against its bounds, whose names are `names`.
@@ -106,27 +98,21 @@ fn buffer(
 
 fn address(config: &WebhookConfig, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
+    let url = format!("{path}.url");
     match (&config.url, &config.service) {
-        (None, None) => {
-            out.push(Problem::new(path, "expected either url or service, found neither"))
-        }
+        (None, None) => out.push(Problem::required(path, "must have either url or service")),
         (Some(_), Some(_)) => {
-            out.push(Problem::new(
-                format!("{path}.url"),
-                "expected either url or service, found both",
-            ));
-        }
-        (Some(url), None) if !is_url(url) => {
-            out.push(Problem::new(format!("{path}.url"), format!("`{url}` is not a URL")));
-        }
-        (None, Some(service)) if service.name.is_empty() => {
-            out.push(Problem::new(format!("{path}.service.name"), "required, but empty"));
+            let message = "expected either url or service, found both";
+            out.push(Problem::of(CauseType::Duplicate, &url, message));
         }
         (Some(_), None) | (None, Some(_)) => {}
     }
     if config.ca_bundle.as_ref().is_some_and(|bundle| !has_certificate(&bundle.0)) {
         let message = "expected at least one certificate as PEM, in base64";
         out.push(Problem::new(format!("{path}.caBundle"), message));
+    }
+    if let Some(text) = config.url.as_ref().filter(|text| !is_url(text)) {
+        out.push(Problem::new(url, format!("`{text}` is not a URL")));
     }
     out
 }
@@ -172,22 +158,20 @@ fn schedule(schedule: &SchedulePolicy, path: &str, now: Option<Timestamp>) -> Ve
             format!("`{}` is not a time zone; write it like `Europe/Berlin`", period.timezone);
         wrong("activePeriod.timezone", message);
     }
+    let (start, end) = (&schedule.between.start, &schedule.between.end);
+    match (start, end) {
+        (_, Some(end)) if now.is_some_and(|now| end.0 <= now) => {
+            wrong("between.end", format!("expected a moment after now, found {}", end.0));
+        }
+        (Some(start), Some(end)) if end.0 < start.0 => {
+            let message =
+                format!("expected the end after the start, found {} to {}", start.0, end.0);
+            wrong("between", message);
+        }
+        (Some(_) | None, Some(_) | None) => {}
+    }
     if let Some(message) = cron_fault(&period.start_cron) {
         wrong("activePeriod.startCron", message);
-    }
-    let (start, end) = (&schedule.between.start, &schedule.between.end);
-    if let (Some(end), Some(now)) = (end, now)
-        && end.0 <= now
-    {
-        wrong("between.end", format!("expected a moment after now, found {}", end.0));
-    }
-    if let (Some(start), Some(end)) = (start, end)
-        && end.0 < start.0
-    {
-        wrong(
-            "between",
-            format!("expected the end after the start, found {} to {}", start.0, end.0),
-        );
     }
     if !period.duration.is_empty()
         && let Err(message) = duration::parse(&period.duration)
@@ -210,8 +194,8 @@ fn scheduled(policy: &Policy, path: &str) -> Option<Problem> {
     };
     match size {
         None => {
-            let message = format!("required with the type {:?}", policy.type_);
-            Some(Problem::new(format!("{path}.{block}"), message))
+            let message = format!("must be given with the type {:?}", policy.type_);
+            Some(Problem::required(format!("{path}.{block}"), message))
         }
         Some(Some(IntOrString::String(text))) if !is_share(text) => {
             let message = format!("expected a share between 1% and 99%, found `{text}`");
@@ -236,14 +220,15 @@ fn cron_fault(text: &str) -> Option<String> {
 
 fn chain(chain: &Policy, path: &str, now: Option<Timestamp>) -> Vec<Problem> {
     let entries = chain.chain.as_deref().unwrap_or_default();
-    if entries.is_empty() {
-        return vec![Problem::new(path, "expected at least one entry")];
-    }
     let mut out = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         if entries[..index].iter().any(|other| other.id == entry.id) {
-            let message = format!("`{}` is there twice; ids must differ", entry.id);
-            out.push(Problem::new(format!("{path}[{index}].id"), message));
+            let message = format!("the id {:?} is there twice; ids must differ", entry.id);
+            out.push(Problem::new(path, message));
+        }
+        if !entry.has_block() {
+            let message = "must have the block that its type names";
+            out.push(Problem::required(format!("{path}[{index}]"), message));
         }
         // Upstream's paths have `.policy` here although the fields stand in the entry itself; tools match on them.
         out.extend(policy(&entry.policy(), &format!("{path}[{index}].policy"), now));

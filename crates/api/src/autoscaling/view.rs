@@ -33,7 +33,8 @@ impl Policy {
     /// is empty.
     pub fn view_with(&self, reply: impl Fn(&str) -> Reply) -> Option<fleet::Policy> {
         let PolicyType::Chain = self.type_ else { return self.single(&reply("")) };
-        let entries = self.chain.as_ref()?.iter();
+        // A chain without entries is admitted, as upstream does; that it decides nothing is said with each decision.
+        let entries = self.chain.as_deref().unwrap_or_default().iter();
         let link = |entry: &super::ChainEntry| {
             let policy = entry.policy().single(&reply(&entry.id))?;
             Some(Link { id: entry.id.as_str().into(), policy })

@@ -84,6 +84,7 @@ pub(crate) static KIND: Kind = Kind {
     plural: "gameserverallocationpolicies",
     scope: Scope::Namespaced,
     crd: Some(crd),
+    prepare: |_, _| {},
     admit: settle,
 };
 

@@ -115,6 +115,7 @@ pub static KIND: Kind = Kind {
     plural: "autoscalepolicies",
     scope: Scope::Namespaced,
     crd: Some(AutoScalePolicy::crd),
+    prepare: |_, _| {},
     admit,
 };
 

@@ -76,6 +76,7 @@ pub static KIND: Kind = Kind {
     plural: "containerstats",
     scope: Scope::Namespaced,
     crd: Some(ContainerStats::crd),
+    prepare: |_, _| {},
     admit,
 };
 

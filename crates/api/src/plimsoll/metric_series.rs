@@ -86,6 +86,7 @@ pub static KIND: Kind = Kind {
     plural: "metricseries",
     scope: Scope::Namespaced,
     crd: Some(MetricSeries::crd),
+    prepare: |_, _| {},
     admit,
 };
 

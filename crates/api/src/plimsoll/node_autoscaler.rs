@@ -280,6 +280,7 @@ pub static KIND: Kind = Kind {
     plural: "nodeautoscalers",
     scope: Scope::Cluster,
     crd: Some(NodeAutoscaler::crd),
+    prepare: |_, _| {},
     admit,
 };
 

@@ -138,6 +138,7 @@ pub static KIND: Kind = Kind {
     plural: "nodegroups",
     scope: Scope::Cluster,
     crd: Some(NodeGroup::crd),
+    prepare: |_, _| {},
     admit,
 };
 

@@ -198,6 +198,7 @@ pub static KIND: Kind = Kind {
     plural: "scalingpolicies",
     scope: Scope::Namespaced,
     crd: Some(ScalingPolicy::crd),
+    prepare: |_, _| {},
     admit,
 };
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Kind, Schema};
-use crate::Problem;
+use crate::{CauseType, Problem};
 
 impl Schema {
     /// Collects every place in `value` that does not fit, as `path: what was expected`.
@@ -18,16 +18,16 @@ impl Schema {
             return;
         }
         if let Some(expected) = self.mismatch(value) {
-            return out
-                .push(Problem::new(path, format!("expected {expected}, found {}", show(value))));
+            let message = format!("expected {expected}, found {}", show(value));
+            return out.push(Problem::of(CauseType::TypeInvalid, path, message));
         }
         if !self.choices.is_empty() && !self.choices.contains(value) {
             let choices: Vec<_> = self.choices.iter().filter_map(Value::as_str).collect();
             let message = format!("expected one of {}, found {}", choices.join(", "), show(value));
-            return out.push(Problem::new(path, message));
+            return out.push(Problem::of(CauseType::NotSupported, path, message));
         }
-        if let Some(message) = self.out_of_bounds(value) {
-            out.push(Problem::new(path, message));
+        if let Some((cause, message)) = self.out_of_bounds(value) {
+            out.push(Problem::of(cause, path, message));
         }
         match value {
             Value::Object(map) => self.look_into(map, path, out),
@@ -35,7 +35,8 @@ impl Schema {
                 for (index, item) in items.iter().enumerate() {
                     let path = format!("{path}[{index}]");
                     if self.is_set && items[..index].contains(item) {
-                        out.push(Problem::new(&path, format!("{} is there twice", show(item))));
+                        let message = format!("{} is there twice", show(item));
+                        out.push(Problem::of(CauseType::Duplicate, &path, message));
                     }
                     if let Some(schema) = &self.inner {
                         schema.look(item, &path, out);
@@ -51,7 +52,7 @@ impl Schema {
             if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
         };
         for name in self.required.iter().filter(|name| !map.contains_key(*name)) {
-            out.push(Problem::new(below(name), "required, but missing"));
+            out.push(Problem::required(below(name), "must be given"));
         }
         for (name, value) in map {
             if let Some(schema) = self.properties.get(name).or(self.inner.as_deref()) {
@@ -82,24 +83,25 @@ impl Schema {
         (!fits).then_some(expected)
     }
 
-    fn out_of_bounds(&self, value: &Value) -> Option<String> {
-        let (size, what) = match value {
-            Value::Number(n) => (n.as_f64()?, ""),
-            Value::String(text) => (text.chars().count() as f64, " characters"),
-            Value::Array(items) => (items.len() as f64, " items"),
-            Value::Object(map) => (map.len() as f64, " keys"),
+    fn out_of_bounds(&self, value: &Value) -> Option<(CauseType, String)> {
+        let (size, what, too_big) = match value {
+            Value::Number(n) => (n.as_f64()?, "", CauseType::Invalid),
+            Value::String(text) => (text.chars().count() as f64, " characters", CauseType::TooLong),
+            Value::Array(items) => (items.len() as f64, " items", CauseType::TooMany),
+            Value::Object(map) => (map.len() as f64, " keys", CauseType::TooMany),
             Value::Null | Value::Bool(_) => return None,
         };
+        let invalid = CauseType::Invalid;
         if let Some(least) = self.least.filter(|least| size < *least) {
-            return Some(format!("expected at least {least}{what}, found {size}"));
+            return Some((invalid, format!("expected at least {least}{what}, found {size}")));
         }
         if let Some(most) = self.most.filter(|most| size > *most) {
-            return Some(format!("expected at most {most}{what}, found {size}"));
+            return Some((too_big, format!("expected at most {most}{what}, found {size}")));
         }
         let pattern = self.pattern.as_ref()?;
         let text = value.as_str()?;
-        (!pattern.is_match(text))
-            .then(|| format!("expected text that matches `{pattern}`, found {}", show(value)))
+        let message = || format!("expected text that matches `{pattern}`, found {}", show(value));
+        (!pattern.is_match(text)).then(|| (invalid, message()))
     }
 }
 
@@ -141,7 +143,7 @@ mod tests {
     fn every_misfit_is_found_at_its_path() {
         for (value, wanted) in [
             (json!({"name": "ab", "size": "5%", "n": null, "other": 1, "big": i64::MAX}), vec![]),
-            (json!({}), vec!["name: required, but missing"]),
+            (json!({}), vec!["name: must be given"]),
             (json!(7), vec![": expected an object, found 7"]),
             (
                 json!({"name": "abcd", "mode": "C", "n": -1}),

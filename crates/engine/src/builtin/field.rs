@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+pub(crate) use api::CauseType;
 use serde_json::{Value, json};
 
 use crate::quote::quote;
@@ -11,56 +12,13 @@ use crate::quote::quote;
 /// A mistake in one field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldError {
-    pub mistake: Mistake,
+    pub mistake: CauseType,
     /// Such as `spec.containers[0].name`.
     pub field: String,
     /// The value, written as the message shows it; empty when the message has none.
     pub value: String,
     /// What would be right.
     pub detail: String,
-}
-
-/// What is wrong with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mistake {
-    NotFound,
-    Required,
-    Duplicate,
-    Invalid,
-    NotSupported,
-    Forbidden,
-    TooLong,
-    TooMany,
-    TypeInvalid,
-}
-
-impl Mistake {
-    fn words(self) -> &'static str {
-        match self {
-            Self::NotFound => "Not found",
-            Self::Required => "Required value",
-            Self::Duplicate => "Duplicate value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
-            Self::NotSupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-            Self::TooLong => "Too long",
-            Self::TooMany => "Too many",
-        }
-    }
-
-    fn reason(self) -> &'static str {
-        match self {
-            Self::NotFound => "FieldValueNotFound",
-            Self::Required => "FieldValueRequired",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::Invalid => "FieldValueInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-        }
-    }
 }
 
 impl FieldError {
@@ -85,8 +43,8 @@ impl FieldError {
 /// What our own kinds find wrong says in one sentence what was expected.
 impl From<api::Problem> for FieldError {
     fn from(problem: api::Problem) -> Self {
-        let api::Problem { path, message } = problem;
-        Self { mistake: Mistake::Invalid, field: path, value: String::new(), detail: message }
+        let api::Problem { path, message, cause } = problem;
+        Self { mistake: cause, field: path, value: String::new(), detail: message }
     }
 }
 
@@ -136,52 +94,56 @@ impl Path {
         Self(format!("{}[{key}]", self.0))
     }
 
-    fn error(&self, mistake: Mistake, value: String, detail: impl Into<String>) -> FieldError {
+    fn error(&self, mistake: CauseType, value: String, detail: impl Into<String>) -> FieldError {
         FieldError { mistake, field: self.0.clone(), value, detail: detail.into() }
     }
 
     pub(crate) fn required(&self, detail: impl Into<String>) -> FieldError {
-        self.error(Mistake::Required, String::new(), detail)
+        self.error(CauseType::Required, String::new(), detail)
     }
 
     pub(crate) fn invalid(&self, value: &Value, detail: impl Into<String>) -> FieldError {
-        self.error(Mistake::Invalid, shown(value), detail)
+        self.error(CauseType::Invalid, shown(value), detail)
     }
 
     pub(crate) fn invalid_text(&self, value: &str, detail: impl Into<String>) -> FieldError {
-        self.error(Mistake::Invalid, quote(value), detail)
+        self.error(CauseType::Invalid, quote(value), detail)
     }
 
     pub(crate) fn wrong_type(&self, value: &Value, detail: impl Into<String>) -> FieldError {
-        self.error(Mistake::TypeInvalid, shown(value), detail)
+        self.error(CauseType::TypeInvalid, shown(value), detail)
     }
 
     pub(crate) fn forbidden(&self, detail: impl Into<String>) -> FieldError {
-        self.error(Mistake::Forbidden, String::new(), detail)
+        self.error(CauseType::Forbidden, String::new(), detail)
     }
 
     pub(crate) fn duplicate(&self, value: &Value) -> FieldError {
-        self.error(Mistake::Duplicate, shown(value), "")
+        self.error(CauseType::Duplicate, shown(value), "")
     }
 
     pub(crate) fn not_found(&self, value: &Value) -> FieldError {
-        self.error(Mistake::NotFound, shown(value), "")
+        self.error(CauseType::NotFound, shown(value), "")
     }
 
     pub(crate) fn too_long(&self, limit: usize) -> FieldError {
         let unit = if limit == 1 { "byte" } else { "bytes" };
-        self.error(Mistake::TooLong, String::new(), format!("may not be more than {limit} {unit}"))
+        self.error(
+            CauseType::TooLong,
+            String::new(),
+            format!("may not be more than {limit} {unit}"),
+        )
     }
 
     pub(crate) fn too_many(&self, actual: usize, limit: usize) -> FieldError {
         let unit = if limit == 1 { "item" } else { "items" };
         let detail = format!("must have at most {limit} {unit}");
-        self.error(Mistake::TooMany, actual.to_string(), detail)
+        self.error(CauseType::TooMany, actual.to_string(), detail)
     }
 
     pub(crate) fn with(
         &self,
-        mistake: Mistake,
+        mistake: CauseType,
         value: &Value,
         detail: impl Into<String>,
     ) -> FieldError {
@@ -192,7 +154,7 @@ impl Path {
     pub(crate) fn not_supported(&self, value: &str, supported: &[&str]) -> FieldError {
         let supported: Vec<String> = supported.iter().map(|s| quote(s)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        self.error(Mistake::NotSupported, quote(value), detail)
+        self.error(CauseType::NotSupported, quote(value), detail)
     }
 }
 

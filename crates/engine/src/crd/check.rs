@@ -6,7 +6,7 @@ mod scalar;
 
 use serde_json::{Number, Value};
 
-use crate::builtin::field::{FieldError, Mistake, Path};
+use crate::builtin::field::{CauseType, FieldError, Path};
 use crate::members::Before;
 use crate::schema::{OrBool, Structural};
 
@@ -65,7 +65,7 @@ fn walk(
     if !schema.values.is_empty() && !schema.values.contains(value) {
         let supported: Vec<String> = schema.values.iter().map(Value::to_string).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        errors.push(path.with(Mistake::NotSupported, value, detail));
+        errors.push(path.with(CauseType::NotSupported, value, detail));
     }
     match value {
         Value::Object(map) => properties(schema, map, old, is_object_root, path, errors),

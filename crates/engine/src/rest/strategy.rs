@@ -80,8 +80,10 @@ pub(super) fn complete(call: &Call, object: &mut Value, old: Option<&Value>) -> 
     } else if resource.origin == Origin::BuiltIn {
         builtin::default(kind(resource), resource.shape(), object);
     }
+    // Webhooks are not asked about `status` and `scale`, which have the schema alone to fit.
     let Some(ours) = api::find(Some(&resource.api_version()), &resource.kind)
         .filter(|ours| old.is_none() || ours.asks_about_changes())
+        .filter(|_| call.subresource.is_none())
     else {
         return Ok(());
     };

@@ -68,7 +68,8 @@ async fn create(
     let status = if is_dry_run {
         allocator.preview(&allocation)
     } else {
-        allocator.allocate(&allocation).await?
+        let name = allocation.metadata.name.as_deref().unwrap_or_default();
+        allocator.allocate(&allocation).await.map_err(|refusal| Failure::of(refusal, name))?
     };
     if status.state == AllocationState::Allocated {
         allocation.metadata.name = Some(status.game_server_name.clone());
@@ -100,12 +101,23 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<GameServerAllocation, Failur
             return Err(Failure::new(code, "UnsupportedMediaType", message));
         }
     };
-    let kind = value["kind"].as_str().unwrap_or("GameServerAllocation");
-    let kind = api::find(value["apiVersion"].as_str(), kind).filter(|kind| kind.plural == RESOURCE);
-    let kind = kind.ok_or_else(|| bad(format!("expected a GameServerAllocation of {VERSION}")))?;
+    let is_one = value.is_object()
+        && value["kind"].as_str().unwrap_or(kind().kind) == kind().kind
+        && value["apiVersion"].as_str().unwrap_or(VERSION) == VERSION;
+    if !is_one {
+        return Err(bad(format!("expected a GameServerAllocation of {VERSION}")));
+    }
     let admission = api::Admission { old: None, now: Timestamp::now() };
-    (kind.admit)(&mut value, &admission).map_err(Refusal::Invalid)?;
+    (kind().admit)(&mut value, &admission).map_err(|problems| {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        Failure::of(Refusal::Invalid(problems), name)
+    })?;
     serde_json::from_value(value).map_err(|err| bad(err.to_string()))
+}
+
+/// Returns the kind that the group serves.
+fn kind() -> &'static api::Kind {
+    api::find(Some(VERSION), "GameServerAllocation").expect("the kind is one of ours")
 }
 
 /// Says what there is: what discovery asks for.
@@ -138,6 +150,37 @@ fn describe(path: &[&str]) -> Result<Value, Failure> {
 }
 
 impl Failure {
+    /// Says why an allocation was refused. One without a name, or with only the beginning of one, has the name `""`, as in Agones.
+    fn of(refusal: Refusal, name: &str) -> Self {
+        let details = json!({"group": GROUP, "kind": "GameServerAllocation"});
+        let internal = StatusCode::INTERNAL_SERVER_ERROR;
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Invalid(problems) => {
+                let mut status = api::refusal(kind(), name, &problems);
+                Self {
+                    message: status["message"].as_str().map_or(message, str::to_owned),
+                    details: status["details"].take(),
+                    ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "")
+                }
+            }
+            // 429 is what matchmakers read as "none free".
+            Refusal::Overloaded(_) => {
+                let mut details = details;
+                details["retryAfterSeconds"] = RETRY_AFTER.into();
+                let code = StatusCode::SERVICE_UNAVAILABLE;
+                Self { details, ..Self::new(code, "ServiceUnavailable", message) }
+            }
+            Refusal::Write(err) => Self {
+                details,
+                ..Self::new(internal, "InternalError", format!("{message}: {err}"))
+            },
+            Refusal::NoPolicy(_) | Refusal::Remote { .. } => {
+                Self { details, ..Self::new(internal, "InternalError", message) }
+            }
+        }
+    }
+
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null }
     }
@@ -155,45 +198,6 @@ impl Failure {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
         }
         response
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        let details = |more: Value| {
-            let mut details = json!({"group": GROUP, "kind": "GameServerAllocation"});
-            details
-                .as_object_mut()
-                .into_iter()
-                .for_each(|d| d.extend(more.as_object().cloned().unwrap_or_default()));
-            details
-        };
-        let internal = StatusCode::INTERNAL_SERVER_ERROR;
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::Invalid(problems) => {
-                let cause = |p: &api::Problem| json!({"reason": "FieldValueInvalid", "field": p.path, "message": p.message});
-                let causes: Vec<Value> = problems.iter().map(cause).collect();
-                Self {
-                    message: format!("GameServerAllocation.{GROUP} is invalid: {message}"),
-                    details: details(json!({"causes": causes})),
-                    ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "")
-                }
-            }
-            // 429 is what matchmakers read as "none free".
-            Refusal::Overloaded(_) => Self {
-                details: details(json!({"retryAfterSeconds": RETRY_AFTER})),
-                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
-            },
-            Refusal::Write(err) => Self {
-                details: details(json!({})),
-                ..Self::new(internal, "InternalError", format!("{message}: {err}"))
-            },
-            Refusal::NoPolicy(_) | Refusal::Remote { .. } => Self {
-                details: details(json!({})),
-                ..Self::new(internal, "InternalError", message)
-            },
-        }
     }
 }
 

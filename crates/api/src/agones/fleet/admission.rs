@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube_core::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{Fleet, FleetSpec, RollingUpdate, StrategyType};
+use super::{Fleet, FleetSpec, FleetStatus, RollingUpdate, StrategyType};
 use crate::agones::{SDK_VERSION, SDK_VERSION_ANNOTATION, dialect, priority};
 use crate::schema::{Schema, words};
-use crate::{Admission, Kind, Problem, Scope, admit};
+use crate::{Admission, Kind, Problem, Scope, admit, unset};
 
 /// Fleet, as engines and `evaluate` see it.
 pub(crate) static KIND: Kind = Kind {
@@ -20,6 +20,7 @@ pub(crate) static KIND: Kind = Kind {
     plural: "fleets",
     scope: Scope::Namespaced,
     crd: Some(published),
+    prepare,
     admit: settle,
 };
 
@@ -36,18 +37,31 @@ fn published() -> CustomResourceDefinition {
     crd
 }
 
+/// Upstream fills in new fleets only: in a change an empty text is a value like any other.
+fn prepare(value: &mut Value, admission: &Admission<'_>) {
+    unset::keep_status::<FleetStatus>(value, admission);
+    if admission.old.is_none() {
+        unset::remove_empty(value, "/spec", &["scheduling", "strategy.type"]);
+        unset::remove_empty(value, "/spec/template/spec", &unset::GAME_SERVER);
+    }
+}
+
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    prepare(value, admission);
     let renames = dialect::game_server(value, "/spec/template/spec");
-    renames.put_back(enter(value, admission))
+    renames.put_back(unset::without_new_status(value, admission, |value| enter(value, admission)))
 }
 
 fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     admit::tidy(value, Some("/spec/template/spec/template"));
+    let is_new = admission.old.is_none();
     let fleet: Fleet = admit::read(value, &SCHEMA)?;
     let mut spec = fleet.spec;
-    spec.fill();
+    if is_new || spec.strategy.type_.is_some() {
+        spec.fill();
+    }
     value["spec"] = admit::json(&spec);
-    if admission.old.is_none() {
+    if is_new {
         value["metadata"]["annotations"][SDK_VERSION_ANNOTATION] = json!(SDK_VERSION);
     }
     admit::fit(value, &SCHEMA)?;
@@ -72,18 +86,25 @@ impl FleetSpec {
 
 fn problems_of(spec: &FleetSpec) -> Vec<Problem> {
     let mut out = Vec::new();
-    if spec.strategy.type_ == Some(StrategyType::RollingUpdate) {
-        let RollingUpdate { max_surge, max_unavailable } =
-            spec.strategy.rolling_update.clone().unwrap_or_default();
-        let path = "spec.strategy.rollingUpdate";
-        out.extend(step(max_surge.as_ref(), &format!("{path}.maxSurge")));
-        out.extend(step(max_unavailable.as_ref(), &format!("{path}.maxUnavailable")));
+    match spec.strategy.type_ {
+        Some(StrategyType::RollingUpdate) => {
+            let RollingUpdate { max_surge, max_unavailable } =
+                spec.strategy.rolling_update.clone().unwrap_or_default();
+            let path = "spec.strategy.rollingUpdate";
+            out.extend(step(max_unavailable.as_ref(), &format!("{path}.maxUnavailable")));
+            out.extend(step(max_surge.as_ref(), &format!("{path}.maxSurge")));
+        }
+        Some(StrategyType::Recreate) => {}
+        None => {
+            let choices = ["RollingUpdate", "Recreate"];
+            out.push(Problem::not_supported("spec.strategy.type", "", &choices));
+        }
     }
+    out.extend(spec.template.problems("spec.template"));
     if let Some(overflow) = &spec.allocation_overflow {
         out.extend(overflow.problems("spec.allocationOverflow"));
     }
     out.extend(priority::mixed(&spec.priorities, "spec.priorities"));
-    out.extend(spec.template.problems("spec.template"));
     out
 }
 

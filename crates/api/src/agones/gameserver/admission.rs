@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use decide::gameserver::State;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps,
 };
@@ -15,7 +16,7 @@ use crate::agones::{
     DEV_ADDRESS_ANNOTATION, FINALIZER, SDK_VERSION, SDK_VERSION_ANNOTATION, Scheduling, dialect,
 };
 use crate::schema::{Schema, words};
-use crate::{Admission, Kind, Problem, Scope, admit};
+use crate::{Admission, Kind, Problem, Scope, admit, unset};
 
 /// GameServer, as engines and `evaluate` see it.
 pub(crate) static KIND: Kind = Kind {
@@ -25,13 +26,15 @@ pub(crate) static KIND: Kind = Kind {
     plural: "gameservers",
     scope: Scope::Namespaced,
     crd: Some(published),
+    prepare,
     admit: settle,
 };
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
 
 /// Makes the CRD. Upstream gave game servers a scale subresource (so that a budget can count them) on fields that are
-/// always 1, and no status subresource: one write changes metadata, spec and status together.
+/// always 1, and no status subresource: one write changes metadata, spec and status together. A state has to be one that there
+/// is; leaving it out is fine, and admission then chooses the first one.
 fn crd() -> CustomResourceDefinition {
     let mut crd = GameServer::crd();
     let one = JSONSchemaProps {
@@ -49,9 +52,12 @@ fn crd() -> CustomResourceDefinition {
         let schema = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut());
         let parts = schema.and_then(|s| s.properties.as_mut());
         for part in parts.into_iter().flat_map(|p| p.values_mut()) {
-            part.properties
-                .get_or_insert_default()
-                .insert("immutableReplicas".to_owned(), one.clone());
+            let properties = part.properties.get_or_insert_default();
+            properties.insert("immutableReplicas".to_owned(), one.clone());
+            if let Some(state) = properties.get_mut("state") {
+                state.default = None;
+                state.enum_ = Some(State::NAMED.iter().map(|s| JSON(s.as_str().into())).collect());
+            }
         }
     }
     crd
@@ -64,7 +70,17 @@ fn published() -> CustomResourceDefinition {
     crd
 }
 
+/// Only new game servers are filled in. Their status is written with the rest, so it counts; an empty state is filled in later.
+fn prepare(value: &mut Value, admission: &Admission<'_>) {
+    if admission.old.is_none() {
+        unset::remove_empty(value, "/spec", &unset::GAME_SERVER);
+        unset::remove_empty(value, "/spec", &["ports[].container"]);
+        unset::remove_empty(value, "/status", &["state", "eviction.safe"]);
+    }
+}
+
 fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+    prepare(value, admission);
     let renames = dialect::game_server(value, "/spec");
     renames.put_back(enter(value, admission))
 }

@@ -14,7 +14,7 @@ pub(crate) fn problems(spec: &GameServerSpec, dev_address: &str, path: &str) -> 
     let mut out = Vec::new();
     if spec.players.is_some() {
         let message = "player tracking is not available; keep players in a list";
-        out.push(Problem::new(format!("{path}.players"), message));
+        out.push(Problem::forbidden(format!("{path}.players"), message));
     }
     if dev_address.is_empty() {
         out.extend(container(spec, path));
@@ -31,62 +31,62 @@ pub(crate) fn problems(spec: &GameServerSpec, dev_address: &str, path: &str) -> 
 fn development(spec: &GameServerSpec, address: &str, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
     if address.parse::<IpAddr>().is_err() {
-        let at = "metadata.annotations[agones.dev/dev-address]";
+        let at = "metadata.annotations.agones.dev/dev-address";
         out.push(Problem::new(at, format!("`{address}` is not an IP address")));
     }
     for (index, port) in spec.ports.iter().enumerate() {
         let path = format!("{path}.ports[{index}]");
         if port.host_port == 0 {
-            out.push(Problem::new(
-                format!("{path}.hostPort"),
-                "required with a development address",
-            ));
+            let message = "must be given with a development address";
+            out.push(Problem::required(format!("{path}.hostPort"), message));
         }
         if port.policy() != PortPolicy::Static {
-            let message = "expected Static with a development address";
-            out.push(Problem::new(format!("{path}.portPolicy"), message));
+            let message = "must be Static with a development address";
+            out.push(Problem::required(format!("{path}.portPolicy"), message));
         }
     }
     out
 }
 
-fn container(spec: &GameServerSpec, path: &str) -> Option<Problem> {
-    let count = spec.template.container_names().count();
-    let message = if spec.container.is_empty() && count > 1 {
-        "required: which of the pod's containers is the game server".to_owned()
-    } else if spec.template.container_names().all(|name| name != spec.container) {
-        format!("`{}` is not a container of the pod template", spec.container)
-    } else {
-        return None;
-    };
-    Some(Problem::new(format!("{path}.container"), message))
+/// Checks which container is the game server. Where none of several is named, upstream finds two faults, and so do we.
+fn container(spec: &GameServerSpec, path: &str) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let path = format!("{path}.container");
+    if spec.container.is_empty() && spec.template.container_names().count() > 1 {
+        let message = "must say which of the pod's containers is the game server";
+        out.push(Problem::required(&path, message));
+    }
+    if spec.template.container_names().all(|name| name != spec.container) {
+        let message = format!("`{}` is not a container of the pod template", spec.container);
+        out.push(Problem::new(path, message));
+    }
+    out
 }
 
 fn port(spec: &GameServerSpec, port: &GameServerPort, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
     let policy = port.policy();
-    let mut wrong = |field: &str, message: String| {
-        out.push(Problem::new(format!("{path}.{field}"), message));
-    };
-    let takes_range = matches!(policy, PortPolicy::Dynamic | PortPolicy::Passthrough);
-    if takes_range && port.host_port > 0 {
-        wrong("hostPort", format!("not allowed with the port policy {policy:?}"));
-    }
     match policy {
         PortPolicy::Dynamic | PortPolicy::Static if port.container_port <= 0 => {
-            wrong("containerPort", format!("required with the port policy {policy:?}"));
+            let message = format!("must be given with the port policy {policy:?}");
+            out.push(Problem::required(format!("{path}.containerPort"), message));
         }
+        // Upstream calls this required, too, though it means the opposite.
         PortPolicy::Passthrough if port.container_port > 0 => {
-            wrong("containerPort", "not allowed with the port policy Passthrough".to_owned());
+            let message = "must be left out with the port policy Passthrough";
+            out.push(Problem::required(format!("{path}.containerPort"), message));
         }
         PortPolicy::Dynamic | PortPolicy::Static | PortPolicy::Passthrough | PortPolicy::None => {}
     }
+    let takes_range = matches!(policy, PortPolicy::Dynamic | PortPolicy::Passthrough);
+    if takes_range && port.host_port > 0 {
+        let message = format!("not allowed with the port policy {policy:?}");
+        out.push(Problem::forbidden(format!("{path}.hostPort"), message));
+    }
     let name = port.container.as_deref().unwrap_or_default();
     if !spec.container.is_empty() && !name.is_empty() && !can_listen(spec, name) {
-        wrong(
-            "container",
-            format!("`{name}` is neither a container nor a sidecar of the pod template"),
-        );
+        let message = format!("`{name}` is neither a container nor a sidecar of the pod template");
+        out.push(Problem::new(format!("{path}.container"), message));
     }
     out
 }
@@ -101,24 +101,24 @@ fn can_listen(spec: &GameServerSpec, name: &str) -> bool {
 /// Checks that no container asks for less than nothing, or for more than its limit.
 fn resources(spec: &GameServerSpec, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
-    for list in ["containers", "initContainers"] {
+    for list in ["initContainers", "containers"] {
         for (index, container) in spec.template.containers(list).enumerate() {
             let path = format!("{path}.{list}[{index}].resources");
-            let (requests, mut faults) = amounts(container, "requests", &path);
-            let (limits, more) = amounts(container, "limits", &path);
-            faults.extend(more);
-            let over = requests.iter().filter(|(name, request)| {
-                limits.iter().any(|(other, limit)| name == other && request > limit)
-            });
-            faults.extend(over.map(|(name, _)| {
-                Problem::new(format!("{path}.requests[{name}]"), "expected at most the limit")
-            }));
+            let (limits, faults) = amounts(container, "limits", &path);
             out.extend(faults);
+            let (requests, faults) = amounts(container, "requests", &path);
+            out.extend(faults);
+            let over = requests.iter().filter_map(|(name, request)| {
+                let (_, limit) = limits.iter().find(|(other, _)| name == other)?;
+                (request > limit).then(|| format!("{name}: expected at most the limit"))
+            });
+            out.extend(over.map(|message| Problem::new(format!("{path}.requests"), message)));
         }
     }
     out
 }
 
+/// The amounts of each resource that could be read, negative ones among them.
 type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
 fn amounts<'a>(container: &'a Value, kind: &str, path: &str) -> (Amounts<'a>, Vec<Problem>) {
@@ -128,10 +128,12 @@ fn amounts<'a>(container: &'a Value, kind: &str, path: &str) -> (Amounts<'a>, Ve
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let at = || format!("{path}.{kind}[{name}]");
         match Quantity::parse(&text) {
-            Ok(quantity) if quantity.is_negative() => {
-                faults.push(Problem::new(at(), format!("expected at least 0, found {text}")));
+            Ok(quantity) => {
+                if quantity.is_negative() {
+                    faults.push(Problem::new(at(), format!("expected at least 0, found {text}")));
+                }
+                found.push((name.as_str(), quantity));
             }
-            Ok(quantity) => found.push((name.as_str(), quantity)),
             Err(message) => faults.push(Problem::new(at(), message)),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::meta::faults;
 use super::numbers::{one_of, quantity, required};
 use super::{Errors, names};
-use crate::builtin::field::{Mistake, Path};
+use crate::builtin::field::{CauseType, Path};
 use crate::builtin::{given, items, text};
 
 const ACCESS: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -30,7 +30,11 @@ pub(super) fn volume(object: &Value, errors: &mut Errors) {
     }
     if spec["capacity"].get("storage").is_none() || capacity.is_some_and(|c| c.len() > 1) {
         let detail = r#"supported values: "storage""#;
-        errors.push(path.child("capacity").with(Mistake::NotSupported, &spec["capacity"], detail));
+        errors.push(path.child("capacity").with(
+            CauseType::NotSupported,
+            &spec["capacity"],
+            detail,
+        ));
     }
     one_of(spec, "persistentVolumeReclaimPolicy", &["Delete", "Recycle", "Retain"], &path, errors);
     const PLAIN: &[&str] = &[

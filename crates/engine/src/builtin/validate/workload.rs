@@ -7,7 +7,7 @@ use super::numbers::{
 };
 use super::selector::{self, label_selector};
 use super::{Errors, pod};
-use crate::builtin::field::{Mistake, Path};
+use crate::builtin::field::{CauseType, Path};
 use crate::builtin::{given, text};
 
 /// Checks a pod template that its selector has to match. `kind` is the controller's name in messages.
@@ -104,7 +104,7 @@ fn rolling(strategy: &Value, path: &Path, errors: &mut Errors) {
         }
         _ => {
             let detail = r#"supported values: "Recreate", "RollingUpdate""#;
-            errors.push(path.with(Mistake::NotSupported, strategy, detail));
+            errors.push(path.with(CauseType::NotSupported, strategy, detail));
         }
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn daemon_set(object: &Value, errors: &mut Errors) {
         ),
         _ => {
             let detail = r#"supported values: "RollingUpdate", "OnDelete""#;
-            errors.push(strategy_path.with(Mistake::NotSupported, strategy, detail));
+            errors.push(strategy_path.with(CauseType::NotSupported, strategy, detail));
         }
     }
     not_negative(spec, "revisionHistoryLimit", &path, errors);
