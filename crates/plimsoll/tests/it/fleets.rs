@@ -28,6 +28,12 @@ fn objects_are_admitted_and_refused_as_agones_does() {
     check("agones-validation.jsonl", &[]);
 }
 
+/// What typed Go clients send: zero values where nothing was set.
+#[test]
+fn what_go_clients_send_is_admitted_and_refused_as_agones_does() {
+    check("agones-go-client.jsonl", &[]);
+}
+
 fn evaluate(objects: &[Value], args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("objects.json");

@@ -4,65 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::agones::Fleet;
-use base64::Engine as _;
 use engine::{Engine, Settings};
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
-};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
-use plimsoll_serve::tls::{Certificates, Files};
-use plimsoll_serve::{admission, listen};
 use serde_json::{Value, json};
 
 use crate::allocator::real;
-
-/// A server of webhooks on loopback, with a certificate of its own.
-struct Webhooks {
-    url: String,
-    ca_bundle: String,
-    task: tokio::task::JoinHandle<()>,
-    _files: tempfile::TempDir,
-}
-
-impl Webhooks {
-    async fn start() -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        std::fs::write(files.path().join("tls.crt"), made.cert.pem()).unwrap();
-        std::fs::write(files.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
-        let certificates = Certificates::of_files(Files::in_folder(files.path())).await.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let ca_bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
-        let app = admission::router();
-        let serving = listen::serve(listener, Some(certificates), app, std::future::pending());
-        let task = tokio::spawn(serving);
-        Self { url, ca_bundle, task, _files: files }
-    }
-
-    /// Asks about the fleets of one namespace only, so that no other test meets these webhooks.
-    fn webhook(&self, namespace: &str, path: &str) -> Value {
-        json!({
-            "name": "fleets.plimsoll.dev", "admissionReviewVersions": ["v1"],
-            "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 10,
-            "clientConfig": {"url": format!("{}{path}", self.url), "caBundle": self.ca_bundle},
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-            "rules": [{
-                "apiGroups": ["agones.dev"], "apiVersions": ["v1"], "resources": ["fleets"],
-                "operations": ["CREATE", "UPDATE"],
-            }],
-        })
-    }
-}
-
-impl Drop for Webhooks {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+use crate::webhooks::Webhooks;
 
 fn fleet(name: &str, policy: &Value, port: Value) -> Fleet {
     let container = json!({"name": "game", "image": "game:1"});
@@ -120,14 +70,12 @@ async fn the_real_api_server_fills_in_and_refuses_as_the_engine_does() {
     let namespace = format!("admission-{:08x}", fastrand::u32(..));
     prepare(&client, &namespace).await;
     let webhooks = Webhooks::start().await;
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    let configuration = |path| json!({"metadata": {"name": namespace}, "webhooks": [webhooks.webhook(&namespace, path)]});
+    let rules = json!([{
+        "apiGroups": ["agones.dev"], "apiVersions": ["v1"], "resources": ["fleets"],
+        "operations": ["CREATE", "UPDATE"],
+    }]);
     let to = PostParams::default();
-    let mutate = serde_json::from_value(configuration("/mutate")).unwrap();
-    let validate = serde_json::from_value(configuration("/validate")).unwrap();
-    mutating.create(&to, &mutate).await.unwrap();
-    validating.create(&to, &validate).await.unwrap();
+    let installed = webhooks.install(&client, &namespace, &[namespace.clone()], &rules).await;
 
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let (here, there): (Api<Fleet>, Api<Fleet>) =
@@ -156,8 +104,7 @@ async fn the_real_api_server_fills_in_and_refuses_as_the_engine_does() {
     let changed = there.patch("good", &PatchParams::default(), &change).await;
     assert_eq!(causes(changed)[0].0, "spec.strategy.rollingUpdate.maxSurge");
 
-    mutating.delete(&namespace, &DeleteParams::default()).await.unwrap();
-    validating.delete(&namespace, &DeleteParams::default()).await.unwrap();
+    installed.remove().await;
     let namespaces: Api<Namespace> = Api::all(client);
     namespaces.delete(&namespace, &DeleteParams::default()).await.unwrap();
 }

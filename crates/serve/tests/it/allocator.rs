@@ -9,6 +9,6 @@ mod kubernetes;
 mod published;
 pub(crate) mod real;
 mod trouble;
-mod world;
+pub(crate) mod world;
 
 use world::World;

@@ -4,5 +4,7 @@
 
 mod admission;
 mod allocator;
+mod go_client;
 mod metrics;
 mod sdk;
+mod webhooks;

@@ -20,13 +20,25 @@ impl Real {
     pub(crate) async fn new() -> Option<Self> {
         let kubeconfig = from_env("PLIMSOLL_TEST_KUBECONFIG")?;
         let client = connect(&kubeconfig).await;
-        install(&client).await;
+        install(&client, &KINDS.map(str::to_owned)).await;
         let namespace = format!("allocation-{:08x}", fastrand::u32(..));
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let mut object = Namespace::default();
         object.metadata.name = Some(namespace.clone());
         namespaces.create(&PostParams::default(), &object).await.unwrap();
         Some(Self { client, kubeconfig, namespace })
+    }
+
+    /// Lets go of the game servers, which no controller will.
+    pub(crate) async fn release_game_servers(&self) {
+        let resource = ApiResource::erase::<api::agones::GameServer>(&());
+        let servers: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let Ok(all) = servers.list(&Default::default()).await else { return };
+        for name in all.items.iter().filter_map(|server| server.metadata.name.as_deref()) {
+            let free = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+            let _ = servers.patch(name, &PatchParams::default(), &free).await;
+        }
     }
 
     pub(crate) async fn clean_up(self) {
@@ -45,19 +57,28 @@ pub(crate) fn from_env(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Installs the kinds that allocations need.
-async fn install(client: &Client) {
+/// The kinds that allocations need.
+const KINDS: [&str; 4] = [
+    "gameservers.agones.dev",
+    "gameserversets.agones.dev",
+    "fleets.agones.dev",
+    "gameserverallocationpolicies.multicluster.agones.dev",
+];
+
+/// Names the definitions of every kind that is stored.
+pub(crate) fn every_kind() -> Vec<String> {
+    let stored = api::KINDS.iter().filter(|kind| kind.crd.is_some());
+    stored.map(|kind| format!("{}.{}", kind.plural, kind.group)).collect()
+}
+
+/// Installs kinds, and waits until they are served.
+pub(crate) async fn install(client: &Client, names: &[String]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
     let resource = ApiResource::erase::<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     >(&());
     let crds: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    for name in [
-        "gameservers.agones.dev",
-        "gameserversets.agones.dev",
-        "fleets.agones.dev",
-        "gameserverallocationpolicies.multicluster.agones.dev",
-    ] {
+    for name in names {
         let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
         let crd: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         let params = PatchParams::apply("plimsoll-test").force();
