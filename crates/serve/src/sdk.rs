@@ -18,6 +18,7 @@ mod message;
 mod refusal;
 mod rest;
 mod serving;
+mod size;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -25,7 +25,7 @@ impl PendingPlayers {
             return Ok(false);
         }
         if seen.available() <= 0 {
-            return Err(Rejected::Full);
+            return Err(Rejected::Full { capacity: seen.capacity, length: seen.len() });
         }
         self.joined.push(id.into());
         Ok(true)
@@ -77,7 +77,8 @@ mod tests {
         let mut pending = PendingPlayers::default();
         assert_eq!(pending.connect(&stored, "a"), Ok(false), "there already");
         assert_eq!(pending.connect(&stored, "b"), Ok(true));
-        assert_eq!(pending.connect(&stored, "c"), Err(Rejected::Full));
+        let full = Err(Rejected::Full { capacity: 2, length: 2 });
+        assert_eq!(pending.connect(&stored, "c"), full);
         assert!(pending.disconnect(&stored, "a"));
         assert!(!pending.disconnect(&stored, "a"), "gone already");
         assert_eq!(pending.connect(&stored, "a"), Ok(true), "and back");
@@ -90,7 +91,8 @@ mod tests {
         let mut pending = PendingPlayers::default();
         pending.set_capacity(1).unwrap();
         assert_eq!(pending.onto(&stored), players(1, "a b c"));
-        assert_eq!(pending.connect(&stored, "d"), Err(Rejected::Full));
+        let full = Err(Rejected::Full { capacity: 1, length: 3 });
+        assert_eq!(pending.connect(&stored, "d"), full);
         assert_eq!(pending.set_capacity(-1), Err(Rejected::Capacity(-1)));
     }
 }

@@ -25,7 +25,12 @@ pub enum Rejected {
         capacity: i64,
     },
     /// The list has no room left.
-    Full,
+    Full {
+        /// The capacity.
+        capacity: i64,
+        /// How many values are in it.
+        length: i64,
+    },
     /// The value is in the list already.
     Duplicate,
     /// The value is not in the list.
@@ -38,7 +43,7 @@ impl crate::Reason for Rejected {
             Self::Nothing => "NothingAsked",
             Self::Capacity(_) => "CapacityOutOfRange",
             Self::OutOfRange { .. } => "OutOfRange",
-            Self::Full => "ListFull",
+            Self::Full { .. } => "ListFull",
             Self::Duplicate => "AlreadyExists",
             Self::NotThere => "NotFound",
         }
@@ -53,7 +58,12 @@ impl fmt::Display for Rejected {
             Self::OutOfRange { count, capacity } => {
                 write!(f, "out of range: {count} is not within 0 and the capacity {capacity}")
             }
-            Self::Full => f.write_str("out of range: the list has no available capacity"),
+            Self::Full { capacity, length } => {
+                write!(
+                    f,
+                    "out of range: the list has no available capacity: {length} of {capacity}"
+                )
+            }
             Self::Duplicate => f.write_str("the value already exists in the list"),
             Self::NotThere => f.write_str("the value is not in the list"),
         }
@@ -130,7 +140,7 @@ impl PendingList {
     pub fn add(&mut self, stored: &List, value: Arc<str>) -> Result<List, Rejected> {
         let seen = self.onto(stored);
         if seen.available() <= 0 {
-            return Err(Rejected::Full);
+            return Err(Rejected::Full { capacity: seen.capacity, length: seen.len() });
         }
         if seen.contains(&value) {
             return Err(Rejected::Duplicate);
@@ -258,12 +268,9 @@ mod tests {
     #[test]
     fn a_list_refuses_what_an_allocation_would_let_pass() {
         let full = list(2, "a b");
-        assert_eq!(PendingList::default().add(&full, "c".into()), Err(Rejected::Full));
-        assert_eq!(
-            PendingList::default().add(&full, "a".into()),
-            Err(Rejected::Full),
-            "room first"
-        );
+        let too_much = Err(Rejected::Full { capacity: 2, length: 2 });
+        assert_eq!(PendingList::default().add(&full, "c".into()), too_much);
+        assert_eq!(PendingList::default().add(&full, "a".into()), too_much, "room first");
         let open = list(3, "a b");
         assert_eq!(PendingList::default().add(&open, "a".into()), Err(Rejected::Duplicate));
         assert_eq!(PendingList::default().remove(&open, "x"), Err(Rejected::NotThere));
@@ -278,7 +285,8 @@ mod tests {
         assert_eq!(pending.remove(&stored, "a").unwrap(), list(3, "b"));
         assert_eq!(pending.add(&stored, "a".into()).unwrap(), list(3, "b a"));
         assert_eq!(pending.add(&stored, "c".into()).unwrap(), list(3, "b a c"));
-        assert_eq!(pending.add(&stored, "d".into()), Err(Rejected::Full));
+        let too_much = Err(Rejected::Full { capacity: 3, length: 3 });
+        assert_eq!(pending.add(&stored, "d".into()), too_much);
         assert_eq!(pending.remove(&stored, "c").unwrap(), list(3, "b a"), "added and taken back");
     }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use api::agones::{GameServer, sdk_annotation, sdk_label};
 use decide::gameserver::List;
-use decide::gameserver::sdk::{CounterUpdate, Rejected};
+use decide::gameserver::sdk::{CounterUpdate, PendingList, Rejected};
 
 use super::changes::{self, Changes, Wish};
 use super::conformance::Call;
-use super::core::Core;
+use super::core::{Core, Writes};
 use super::message;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Subject};
 use crate::proto::{beta, sdk};
 
 /// The longest reservation that is kept with an end.
@@ -42,9 +42,7 @@ impl Mask {
             }
         }
         if is_empty && !list.values.is_empty() {
-            return Err(Refusal::Invalid(
-                "update_mask: expected capacity, values or both".to_owned(),
-            ));
+            return Err(Refusal::argument("update_mask: expected capacity, values or both"));
         }
         mask.capacity |= is_empty;
         Ok(mask)
@@ -87,7 +85,12 @@ impl Core {
 
     pub(super) async fn set_label(&self, key: &str, value: &str) -> Result<(), Refusal> {
         self.attend().await?;
-        let full = sdk_label(key, value).map_err(|p| Refusal::Invalid(p.to_string()))?;
+        let bad_key = |problem| Refusal::Invalid(format!("invalid label key {key:?}: {problem}"));
+        let bad_value = |problem| {
+            Refusal::Invalid(format!("invalid label value {value:?} for key {key:?}: {problem}"))
+        };
+        let full = sdk_label(key, "").map_err(bad_key)?;
+        sdk_label(key, value).map_err(bad_value)?;
         self.change(|server, changes| {
             self.record(Call::SetLabel { server, value });
             changes.labels.insert(full, value.to_owned());
@@ -97,8 +100,10 @@ impl Core {
 
     pub(super) async fn set_annotation(&self, key: &str, value: &str) -> Result<(), Refusal> {
         self.attend().await?;
-        let full = sdk_annotation(key, value).map_err(|p| Refusal::Invalid(p.to_string()))?;
-        self.change(|server, changes| {
+        let bad_key =
+            |problem| Refusal::Invalid(format!("invalid annotation key {key:?}: {problem}"));
+        let full = sdk_annotation(key, "").map_err(bad_key)?;
+        self.change_text(|server, changes| {
             self.record(Call::SetAnnotation { server, value });
             changes.annotations.insert(full, value.to_owned());
             Ok(())
@@ -124,7 +129,8 @@ impl Core {
     pub(super) async fn counter(&self, name: &str) -> Result<beta::Counter, Refusal> {
         self.attend().await?;
         self.record(Call::GetCounter);
-        let counter = changes::counter(&self.current()?, name).ok_or_else(|| no_counter(name))?;
+        let counter = changes::counter(&self.current()?, name);
+        let counter = counter.ok_or_else(|| Refusal::no_counter(name, self.writes))?;
         let (count, capacity) = (counter.count, counter.capacity);
         Ok(beta::Counter { name: name.to_owned(), count, capacity })
     }
@@ -138,11 +144,12 @@ impl Core {
             CounterUpdate { capacity: asked.capacity, count: asked.count, diff: asked.count_diff };
         let name = asked.name;
         let counter = self.change(|server, changes| {
-            let stored = changes::counter(server, &name).ok_or_else(|| no_counter(&name))?;
+            let stored = changes::counter(server, &name);
+            let stored = stored.ok_or_else(|| Refusal::no_counter(&name, self.writes))?;
             let mut pending = changes.counters.get(&name).copied().unwrap_or_default();
             let counter = pending
                 .update(stored, update)
-                .map_err(|r| Refusal::about(&format!("counter {name:?}"), r))?;
+                .map_err(|rejected| Refusal::about(Subject::Counter(&name), rejected))?;
             changes.counters.insert(name.clone(), pending);
             Ok(counter)
         })?;
@@ -153,7 +160,8 @@ impl Core {
     pub(super) async fn list(&self, name: &str) -> Result<beta::List, Refusal> {
         self.attend().await?;
         self.record(Call::GetList);
-        let list = changes::list(&self.current()?, name).ok_or_else(|| no_list(name))?;
+        let list = changes::list(&self.current()?, name);
+        let list = list.ok_or_else(|| Refusal::no_list(name, self.writes))?;
         Ok(list_message(name.to_owned(), &list))
     }
 
@@ -166,15 +174,17 @@ impl Core {
         let capacity = mask.capacity.then_some(asked.capacity);
         let values: Vec<Arc<str>> = asked.values.iter().map(|v| v.as_str().into()).collect();
         let values = mask.values.then_some(&*values);
-        let list = self
-            .change_list(asked.name, |stored, pending| pending.replace(stored, capacity, values))?;
+        let list = self.change_list(asked.name, None, |stored, pending| {
+            pending.replace(stored, capacity, values)
+        })?;
         self.record(Call::UpdateList);
         Ok(list)
     }
 
     pub(super) async fn add_value(&self, name: String, value: &str) -> Result<beta::List, Refusal> {
         self.attend().await?;
-        let list = self.change_list(name, |stored, pending| pending.add(stored, value.into()))?;
+        let add = |stored: &List, pending: &mut PendingList| pending.add(stored, value.into());
+        let list = self.change_list(name, Some(value), add)?;
         self.record(Call::AddListValue);
         Ok(list)
     }
@@ -185,7 +195,8 @@ impl Core {
         value: &str,
     ) -> Result<beta::List, Refusal> {
         self.attend().await?;
-        let list = self.change_list(name, |stored, pending| pending.remove(stored, value))?;
+        let remove = |stored: &List, pending: &mut PendingList| pending.remove(stored, value);
+        let list = self.change_list(name, Some(value), remove)?;
         self.record(Call::RemoveListValue);
         Ok(list)
     }
@@ -193,13 +204,17 @@ impl Core {
     fn change_list(
         &self,
         name: String,
-        with: impl FnOnce(&List, &mut decide::gameserver::sdk::PendingList) -> Result<List, Rejected>,
+        value: Option<&str>,
+        with: impl FnOnce(&List, &mut PendingList) -> Result<List, Rejected>,
     ) -> Result<beta::List, Refusal> {
-        let list = self.change(|server, changes| {
-            let stored = changes::list(server, &name).ok_or_else(|| no_list(&name))?;
+        let list = self.change_text(|server, changes| {
+            let stored = changes::list(server, &name);
+            // Setting a list has the words of local mode everywhere.
+            let words = value.map_or(Writes::Here, |_| self.writes);
+            let stored = stored.ok_or_else(|| Refusal::no_list(&name, words))?;
             let mut pending = changes.lists.get(&name).cloned().unwrap_or_default();
             let list = with(&stored, &mut pending)
-                .map_err(|r| Refusal::about(&format!("list {name:?}"), r))?;
+                .map_err(|r| Refusal::about(Subject::List(&name, value.unwrap_or_default()), r))?;
             changes.lists.insert(name.clone(), pending);
             Ok(list)
         })?;
@@ -242,7 +257,7 @@ impl Core {
 
     pub(super) async fn player_connect(&self, id: &str) -> Result<bool, Refusal> {
         self.attend().await?;
-        self.change(|server, changes| {
+        self.change_text(|server, changes| {
             let stored = changes::players(server);
             let is_new = changes.players.connect(&stored, id).map_err(of_players)?;
             self.record(Call::PlayerConnect { now: &changes.players.onto(&stored) });
@@ -276,17 +291,10 @@ fn list_message(name: String, list: &List) -> beta::List {
 }
 
 fn unknown_field(path: &str) -> Refusal {
-    Refusal::Invalid(format!("update_mask: expected capacity or values, found {path:?}"))
-}
-
-fn no_counter(name: &str) -> Refusal {
-    Refusal::NotFound(format!("counter {name:?}; counters are declared in the GameServer's spec"))
-}
-
-fn no_list(name: &str) -> Refusal {
-    Refusal::NotFound(format!("list {name:?}; lists are declared in the GameServer's spec"))
+    let valid = "Use valid field name(s): name, capacity, values";
+    Refusal::argument(format!("Field Mask Path(s): {path} are invalid for List. {valid}"))
 }
 
 fn of_players(rejected: Rejected) -> Refusal {
-    Refusal::about("players", rejected)
+    Refusal::about(Subject::Players, rejected)
 }

@@ -12,6 +12,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
+mod split;
+
+/// The annotation with the id of the last write of the SDK server. It tells a write that was made without an answer from
+/// one that was not made.
+pub(super) const WRITE_ANNOTATION: &str = "plimsoll.dev/sdk-write";
+
 /// A wish for another state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -178,16 +184,19 @@ fn set_players(server: &mut GameServer, list: &List) {
         Some(PlayerStatus { count: list.len(), capacity: list.capacity, ids: Some(owned(list)) });
 }
 
-/// Gives the merge patch that makes `after` of `before`, if they differ. It names the version it was decided on.
-pub(super) fn patch(before: &GameServer, after: &GameServer) -> Option<Value> {
+/// Returns the merge patch that makes `after` of `before`, if they differ. It names the version it was decided on, and
+/// leaves its id on the object.
+pub(super) fn patch(before: &GameServer, after: &GameServer, id: &str) -> Option<Value> {
     let mut patch = difference(&written(before), &written(after))?;
     patch["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
+    patch["metadata"]["annotations"][WRITE_ANNOTATION] = json!(id);
     Some(patch)
 }
 
-/// Whether an object that was just read is what a write would have made, version aside.
-pub(super) fn is_same(one: &GameServer, other: &GameServer) -> bool {
-    difference(&written(one), &written(other)).is_none()
+/// Whether the last write of an SDK server to this object has this id.
+pub(super) fn is_written_by(server: &GameServer, id: &str) -> bool {
+    let annotations = server.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(WRITE_ANNOTATION)).is_some_and(|last| last == id)
 }
 
 /// Gives the part of an object that is ever written.
@@ -240,18 +249,22 @@ mod tests {
         let before = server("Ready");
         let reserved = changes.onto(&before, NOW);
         let wanted = json!({
-            "metadata": {"labels": {"l": "1"}, "resourceVersion": "7"},
+            "metadata": {
+                "labels": {"l": "1"},
+                "annotations": {"plimsoll.dev/sdk-write": "id"},
+                "resourceVersion": "7",
+            },
             "status": {"state": "Reserved", "reservedUntil": "1970-01-01T00:00:05Z"},
         });
-        assert_eq!(patch(&before, &reserved), Some(wanted));
+        assert_eq!(patch(&before, &reserved, "id"), Some(wanted));
         let mut changes = Changes::default();
         changes.wish(Wish::Ready { is_request: true });
         let wanted = json!({
-            "metadata": {"resourceVersion": "7"},
+            "metadata": {"annotations": {"plimsoll.dev/sdk-write": "id"}, "resourceVersion": "7"},
             "status": {"state": "RequestReady", "reservedUntil": null},
         });
-        assert_eq!(patch(&reserved, &changes.onto(&reserved, NOW)), Some(wanted));
-        assert_eq!(patch(&before, &Changes::default().onto(&before, NOW)), None);
+        assert_eq!(patch(&reserved, &changes.onto(&reserved, NOW), "id"), Some(wanted));
+        assert_eq!(patch(&before, &Changes::default().onto(&before, NOW), "id"), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The game server as an object of a Kubernetes API: watched, and written behind the calls.
 //!
 //! One task reads and writes, so that the echo of a write is never taken for somebody else's. The first change after a
-//! quiet while is written at once; what comes within the window after a write is folded into the next.
+//! quiet while is written at once; what comes within the window after a write is folded into the next. When the API
+//! refuses a write, its changes are tried one by one, and the one that is refused on its own is dropped and reported.
 
+use std::error::Error;
 use std::time::Duration;
 
 use api::agones::GameServer;
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Settings;
 use super::changes;
-use super::core::Core;
+use super::core::{Core, Write};
 use super::events::Events;
 
 /// How long one request may take before it counts as failed.
@@ -34,17 +36,8 @@ pub(super) struct Backend {
     name: String,
     window: Duration,
     events: Events,
-    doubt: Doubt,
-}
-
-/// What has to be read before the next write.
-enum Doubt {
-    /// Nothing.
-    None,
-    /// The object that won a race.
-    Stale,
-    /// Whether the object is this one now: a request failed, and may still have been carried out.
-    Unsure(Box<GameServer>),
+    /// Whether the object has to be read before the next write: another write came first, or one may have been made.
+    is_stale: bool,
 }
 
 impl Backend {
@@ -54,7 +47,7 @@ impl Backend {
             name: settings.name.clone(),
             window: settings.rate_limit,
             events: Events::start(client),
-            doubt: Doubt::None,
+            is_stale: false,
         }
     }
 
@@ -73,7 +66,7 @@ impl Backend {
             };
             tokio::select! {
                 () = core.stop.cancelled() => break,
-                Some(event) = watched.next() => observe(core, event, &mut has_listed),
+                Some(event) = watched.next() => self.observe(core, event, &mut has_listed),
                 () = core.end_reservation() => {}
                 () = due => {
                     failures = if self.write(core).await { 0 } else { failures + 1 };
@@ -103,30 +96,31 @@ impl Backend {
     /// Writes what is due; false when it has to be tried again later.
     async fn write(&mut self, core: &Core) -> bool {
         for _ in 0..RACES {
-            if !self.settle_doubt(core).await {
+            if !self.refresh(core).await {
                 return false;
             }
             let Some(write) = core.writing() else { return true };
-            let after = write.changes.onto(&write.before, Timestamp::now());
-            match self.send(&write.before, &after).await {
+            match self.send(&write).await {
                 Ok(stored) => {
                     self.events.written(&write, &stored);
                     core.written(&write, stored);
                     return true;
                 }
-                Err(Failure::Race) => self.doubt = Doubt::Stale,
+                Err(Failure::Race) => self.is_stale = true,
                 Err(Failure::Refused(err)) => {
-                    tracing::error!(error = %err, "the changes were refused and are dropped");
-                    core.drop_write();
-                    return true;
+                    // Otherwise its parts are tried one by one, the state first.
+                    if let Some(dropped) = core.refused() {
+                        self.events.refused(&write.before, &dropped, &err);
+                        return true;
+                    }
                 }
                 Err(Failure::Later(err)) => {
-                    tracing::warn!(error = %err, "could not write; will try again");
+                    tracing::warn!(error = &err as &dyn Error, "could not write; will try again");
                     return false;
                 }
                 Err(Failure::Unsure(err)) => {
-                    tracing::warn!(error = err, "no answer to a write; will look and try again");
-                    self.doubt = Doubt::Unsure(Box::new(after));
+                    tracing::warn!(error = &*err, "no answer to a write; will look and try again");
+                    self.is_stale = true;
                     return false;
                 }
             }
@@ -134,19 +128,23 @@ impl Backend {
         false
     }
 
-    async fn send(&self, before: &GameServer, after: &GameServer) -> Result<GameServer, Failure> {
-        let Some(patch) = changes::patch(before, after) else { return Ok(before.clone()) };
+    async fn send(&self, write: &Write) -> Result<GameServer, Failure> {
+        let (before, batch) = (&write.before, &write.batch);
+        let after = batch.changes.onto(before, Timestamp::now());
+        let Some(patch) = changes::patch(before, &after, &batch.id) else {
+            return Ok(before.clone());
+        };
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         let request = self.api.patch(&self.name, &params, &patch);
         match tokio::time::timeout(PATIENCE, request).await {
             Ok(answer) => answer.map_err(Failure::from),
-            Err(_) => Err(Failure::Unsure("timed out".to_owned())),
+            Err(late) => Err(Failure::Unsure(late.into())),
         }
     }
 
     /// Reads the object when what is known of it cannot be built on; false when it cannot be read.
-    async fn settle_doubt(&mut self, core: &Core) -> bool {
-        if matches!(self.doubt, Doubt::None) {
+    async fn refresh(&mut self, core: &Core) -> bool {
+        if !self.is_stale {
             return true;
         }
         let one = ListParams::default().fields(&format!("metadata.name={}", self.name));
@@ -154,17 +152,44 @@ impl Backend {
             tracing::warn!("could not read the game server; will try again");
             return false;
         };
-        let doubt = std::mem::replace(&mut self.doubt, Doubt::None);
-        match (list.items.into_iter().next(), doubt, core.writing()) {
-            (None, ..) => core.observe_gone(),
-            (Some(fresh), Doubt::Unsure(after), Some(write))
-                if changes::is_same(&fresh, &after) =>
-            {
-                core.written(&write, fresh);
-            }
-            (Some(fresh), ..) => core.observe(fresh),
+        self.is_stale = false;
+        match list.items.into_iter().next() {
+            Some(fresh) => self.take_in(core, fresh),
+            None => core.observe_gone(),
         }
         true
+    }
+
+    /// Takes in an object that was read, and reports the write that it shows to be made.
+    fn take_in(&self, core: &Core, server: GameServer) {
+        if let Some(write) = core.observe(server.clone()) {
+            self.events.written(&write, &server);
+        }
+    }
+
+    fn observe(
+        &self,
+        core: &Core,
+        event: Result<watcher::Event<GameServer>, watcher::Error>,
+        has_listed: &mut bool,
+    ) {
+        match event {
+            Ok(watcher::Event::Apply(server)) => self.take_in(core, server),
+            Ok(watcher::Event::InitApply(server)) => {
+                *has_listed = true;
+                self.take_in(core, server);
+            }
+            Ok(watcher::Event::Delete(_)) => core.observe_gone(),
+            Ok(watcher::Event::Init) => *has_listed = false,
+            Ok(watcher::Event::InitDone) if !*has_listed => core.observe_gone(),
+            Ok(watcher::Event::InitDone) => {}
+            Err(err) => {
+                tracing::warn!(
+                    error = &err as &dyn Error,
+                    "the watch of the game server broke; will resume"
+                );
+            }
+        }
     }
 }
 
@@ -172,44 +197,29 @@ impl Backend {
 enum Failure {
     /// The object has changed meanwhile.
     Race,
-    /// It can never be made.
+    /// It can never be made as it is.
     Refused(kube::Error),
     /// It was not made, and may be later.
     Later(kube::Error),
     /// It may have been made.
-    Unsure(String),
+    Unsure(Box<dyn Error + Send + Sync>),
 }
 
 impl From<kube::Error> for Failure {
     fn from(err: kube::Error) -> Self {
         let kube::Error::Api(status) = &err else {
-            return Self::Unsure(err.to_string());
+            return Self::Unsure(err.into());
         };
         match status.code {
             // Not found is a race with a deletion.
             404 | 409 => Self::Race,
-            400 | 413 | 422 => Self::Refused(err),
-            500.. => Self::Unsure(err.to_string()),
-            _ => Self::Later(err),
+            401 | 408 | 429 => Self::Later(err),
+            // Rights may still be granted, and are missing for all changes alike; anything else is about the change.
+            403 if status.message.contains(" cannot patch resource ") => Self::Later(err),
+            // What the API server says of an object that its store does not take.
+            500 if status.message.contains("request is too large") => Self::Refused(err),
+            400..500 => Self::Refused(err),
+            _ => Self::Unsure(err.into()),
         }
-    }
-}
-
-fn observe(
-    core: &Core,
-    event: Result<watcher::Event<GameServer>, watcher::Error>,
-    has_listed: &mut bool,
-) {
-    match event {
-        Ok(watcher::Event::Apply(server)) => core.observe(server),
-        Ok(watcher::Event::InitApply(server)) => {
-            *has_listed = true;
-            core.observe(server);
-        }
-        Ok(watcher::Event::Delete(_)) => core.observe_gone(),
-        Ok(watcher::Event::Init) => *has_listed = false,
-        Ok(watcher::Event::InitDone) if !*has_listed => core.observe_gone(),
-        Ok(watcher::Event::InitDone) => {}
-        Err(err) => tracing::warn!(error = %err, "the watch of the game server broke; will resume"),
     }
 }

@@ -2,8 +2,11 @@
 //! the backend that stores.
 //!
 //! An object that was read or written is `stored`. Calls gather in `waiting`; a write takes all of it along as
-//! `in_flight` and lets go of it when it is stored. So nothing is lost when a write fails and nothing counts twice.
+//! `in_flight` and lets go of it when it is stored. So nothing is lost when a write fails. A write leaves its id on the
+//! object: one that was made without an answer is recognised by it whenever the object is read, and so counts once. A
+//! write that is refused is split into `parts`, which are written one by one, so that only what is refused is dropped.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +24,7 @@ use super::conformance::Recorder;
 use super::health::Pulse;
 use super::message;
 use super::refusal::Refusal;
+use super::size;
 use crate::proto::sdk;
 
 /// How long a call waits for the first sight of the game server. Clients give up after as long.
@@ -45,7 +49,7 @@ pub(super) struct Core {
     is_seen: watch::Sender<bool>,
     has_called: watch::Sender<bool>,
     wake: Notify,
-    writes: Writes,
+    pub(super) writes: Writes,
     pub(super) pulse: Pulse,
     pub(super) recorder: Option<Recorder>,
     pub(super) stop: CancellationToken,
@@ -55,17 +59,32 @@ pub(super) struct Core {
 struct Shared {
     stored: Option<GameServer>,
     is_gone: bool,
-    in_flight: Changes,
+    in_flight: Option<Batch>,
+    /// What is left of writes that were refused, oldest first.
+    parts: VecDeque<Changes>,
     waiting: Changes,
     /// The end of a reservation that was made here, which the object knows only to the second.
     reserved_until: Option<Instant>,
     has_wished: bool,
 }
 
+/// Changes that are written together, as often as it takes, under one id.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) id: String,
+    pub(super) changes: Changes,
+}
+
+impl Batch {
+    fn new(changes: Changes) -> Self {
+        Self { id: format!("{:016x}", fastrand::u64(..)), changes }
+    }
+}
+
 /// A write that is to be made.
 pub(super) struct Write {
     pub(super) before: GameServer,
-    pub(super) changes: Changes,
+    pub(super) batch: Batch,
 }
 
 impl Core {
@@ -137,6 +156,20 @@ impl Core {
         Ok(answer)
     }
 
+    /// Takes in a change that adds text, unless the game server would then be too large to be stored.
+    pub(super) fn change_text<T>(
+        &self,
+        ask: impl FnOnce(&GameServer, &mut Changes) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.change(|server, changes| {
+            let mut next = changes.clone();
+            let answer = ask(server, &mut next)?;
+            size::check(server, &next.onto(server, Timestamp::now()))?;
+            *changes = next;
+            Ok(answer)
+        })
+    }
+
     /// Takes in a wish for another state.
     pub(super) fn wish(&self, wish: Wish) -> Result<(), Refusal> {
         self.shared().has_wished = true;
@@ -164,12 +197,21 @@ impl Core {
         Ok(all.take_until(self.stop.clone().cancelled_owned()))
     }
 
-    /// Takes in an object that was read. An older one than the present one is passed over.
-    pub(super) fn observe(&self, server: GameServer) {
+    /// Takes in an object that was read. An older one than the present one is passed over. Returns the write under way
+    /// if the object shows that it was made.
+    pub(super) fn observe(&self, server: GameServer) -> Option<Write> {
         let mut shared = self.shared();
-        if shared.stored.as_ref().is_none_or(|stored| is_newer(&server, stored)) {
-            self.keep(&mut shared, server);
+        let before = shared.stored.clone();
+        if before.as_ref().is_some_and(|before| !is_newer(&server, before)) {
+            return None;
         }
+        let made = shared.in_flight.take_if(|batch| changes::is_written_by(&server, &batch.id));
+        let Some((batch, before)) = made.zip(before) else {
+            self.keep(&mut shared, server);
+            return None;
+        };
+        self.settle(&mut shared, &before, &batch.changes, server);
+        Some(Write { before, batch })
     }
 
     /// Takes in an object whatever its version is.
@@ -201,28 +243,48 @@ impl Core {
         }
     }
 
-    /// Gives the write that is due: the one that was not finished, or all that waits.
+    /// Returns the write that is due: the one that was not finished, the next part of one that was refused, or all that
+    /// waits. A state does not wait for the parts before it.
     pub(super) fn writing(&self) -> Option<Write> {
         let mut shared = self.shared();
         if !shared.has_changes() {
             return None;
         }
-        if shared.in_flight.is_empty() {
-            shared.in_flight = std::mem::take(&mut shared.waiting);
+        if shared.in_flight.is_none() {
+            let state = if shared.parts.is_empty() { None } else { shared.waiting.take_state() };
+            let next = state.or_else(|| shared.parts.pop_front());
+            let next = next.unwrap_or_else(|| std::mem::take(&mut shared.waiting));
+            shared.in_flight = Some(Batch::new(next));
         }
-        Some(Write { before: shared.stored.clone()?, changes: shared.in_flight.clone() })
+        Some(Write { before: shared.stored.clone()?, batch: shared.in_flight.clone()? })
     }
 
     /// Ends the write under way: `after` is what is stored now.
     pub(super) fn written(&self, write: &Write, after: GameServer) {
         let mut shared = self.shared();
-        shared.in_flight = Changes::default();
-        self.settle(&mut shared, &write.before, &write.changes, after);
+        shared.in_flight = None;
+        self.settle(&mut shared, &write.before, &write.batch.changes, after);
     }
 
-    /// Ends the write under way without success: it can never be made.
-    pub(super) fn drop_write(&self) {
-        self.shared().in_flight = Changes::default();
+    /// Ends the write under way, which can never be made: its parts are tried one by one. Returns the change that is
+    /// dropped because it was alone.
+    pub(super) fn refused(&self) -> Option<Changes> {
+        let mut shared = self.shared();
+        let batch = shared.in_flight.take()?;
+        match batch.changes.split() {
+            Ok((first, second)) => {
+                shared.parts.push_front(second);
+                shared.parts.push_front(first);
+                None
+            }
+            Err(alone) => {
+                // Whoever watches sees that the change did not come.
+                if let Some(stored) = &shared.stored {
+                    let _ = self.views.send(Arc::new(message::of(stored)));
+                }
+                Some(alone)
+            }
+        }
     }
 
     fn settle(&self, shared: &mut Shared, before: &GameServer, made: &Changes, after: GameServer) {
@@ -272,27 +334,32 @@ impl Core {
 
 impl Shared {
     fn stored(&self) -> Result<&GameServer, Refusal> {
-        let gone = || Refusal::NotFound("the GameServer is gone".to_owned());
+        let gone = || Refusal::NotFound("not found: the GameServer is gone".to_owned());
         self.stored.as_ref().filter(|_| !self.is_gone).ok_or_else(gone)
     }
 
-    /// Gives what will be stored once the write under way is done.
+    /// Returns what will be stored once the write under way and the parts of refused ones are done.
     fn base(&self) -> Result<GameServer, Refusal> {
-        Ok(self.in_flight.onto(self.stored()?, Timestamp::now()))
+        let now = Timestamp::now();
+        let stored = self.stored()?.clone();
+        Ok(self.taken().fold(stored, |server, changes| changes.onto(&server, now)))
+    }
+
+    /// Iterates over the changes that calls can no longer add to.
+    fn taken(&self) -> impl Iterator<Item = &Changes> {
+        self.in_flight.iter().map(|batch| &batch.changes).chain(&self.parts)
     }
 
     fn has_changes(&self) -> bool {
-        !self.is_gone
-            && self.stored.is_some()
-            && !(self.in_flight.is_empty() && self.waiting.is_empty())
+        let is_idle = self.in_flight.is_none() && self.parts.is_empty() && self.waiting.is_empty();
+        !self.is_gone && self.stored.is_some() && !is_idle
     }
 
     fn reservation_end(&self) -> Option<Instant> {
         let stored =
             self.stored().ok().filter(|stored| changes::state(stored) == State::Reserved)?;
-        let has_wish =
-            [&self.in_flight, &self.waiting].iter().any(|c| c.wish_for(stored).is_some());
-        if has_wish {
+        let mut changes = self.taken().chain([&self.waiting]);
+        if changes.any(|changes| changes.wish_for(stored).is_some()) {
             return None;
         }
         // Without one of our own, the object says it: this process was started anew.

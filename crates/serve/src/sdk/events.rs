@@ -1,13 +1,18 @@
 //! Says in events what the process changed.
 
+use std::error::Error;
+
 use api::agones::GameServer;
 use control::{Clock, EventKind};
 
-use super::changes::Wish;
+use super::changes::{Changes, Wish};
 use super::core::Write;
 
 /// Who says so.
 const SOURCE: &str = "gameserver-sidecar";
+
+/// How many characters of a refusal are reported; messages of events hold 1024 bytes.
+const LONGEST: usize = 700;
 
 pub(super) struct Events(control::Events);
 
@@ -19,9 +24,21 @@ impl Events {
         Self(events)
     }
 
+    /// Reports a change that the API refused, and that is dropped.
+    pub(super) fn refused(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
+        let what = dropped.names().join(", ");
+        tracing::error!(
+            error = err as &dyn Error,
+            change = what,
+            "a change was refused; dropped it"
+        );
+        let note = format!("The change of {what} was refused and is dropped: {}", why(err));
+        self.0.record(server, SOURCE, EventKind::Warning, "SDKChangeRefused", note);
+    }
+
     /// Says what a write changed.
     pub(super) fn written(&self, write: &Write, after: &GameServer) {
-        if let Some(wish) = write.changes.wish_for(&write.before) {
+        if let Some(wish) = write.batch.changes.wish_for(&write.before) {
             let (kind, note) = match wish {
                 Wish::Unhealthy => (EventKind::Warning, "no sign of life for too long".to_owned()),
                 Wish::Reserved(Some(span)) => {
@@ -36,16 +53,25 @@ impl Events {
         let status = after.status.as_ref();
         let counters = status.and_then(|status| status.counters.as_ref());
         for (name, counter) in counters.into_iter().flatten() {
-            if write.changes.counters.contains_key(name) {
+            if write.batch.changes.counters.contains_key(name) {
                 let note = format!("counter {name}: {} of {}", counter.count, counter.capacity);
                 self.0.record(after, SOURCE, EventKind::Normal, "UpdateCounter", note);
             }
         }
         for (name, list) in status.and_then(|status| status.lists.as_ref()).into_iter().flatten() {
-            if write.changes.lists.contains_key(name) {
+            if write.batch.changes.lists.contains_key(name) {
                 let note = format!("list {name}: {} of {}", list.values.len(), list.capacity);
                 self.0.record(after, SOURCE, EventKind::Normal, "UpdateList", note);
             }
         }
     }
+}
+
+/// Returns what the API said, as much of it as fits into an event.
+fn why(err: &kube::Error) -> String {
+    let said = match err {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    };
+    said.chars().take(LONGEST).collect()
 }

@@ -99,7 +99,7 @@ impl beta::sdk_server::Sdk for Service {
         &self,
         request: Request<beta::UpdateCounterRequest>,
     ) -> Answer<beta::Counter> {
-        let missing = || Refusal::Invalid("counterUpdateRequest: required".to_owned());
+        let missing = || Refusal::argument("CounterUpdateRequest: <nil> cannot be nil");
         let asked = request.into_inner().counter_update_request.ok_or_else(missing)?;
         answer(self.0.update_counter(asked).await)
     }
@@ -110,9 +110,10 @@ impl beta::sdk_server::Sdk for Service {
 
     async fn update_list(&self, request: Request<beta::UpdateListRequest>) -> Answer<beta::List> {
         let asked = request.into_inner();
-        let missing = |field: &str| Refusal::Invalid(format!("{field}: required"));
-        let list = asked.list.ok_or_else(|| missing("list"))?;
-        let mask = asked.update_mask.ok_or_else(|| missing("update_mask"))?;
+        let (Some(list), Some(mask)) = (asked.list, asked.update_mask) else {
+            let why = "List and UpdateMask cannot be nil: expected list and update_mask";
+            return Err(Refusal::argument(why).into());
+        };
         let mask = Mask::read(mask.paths.iter().map(String::as_str), &list)?;
         answer(self.0.update_list(list, mask).await)
     }

@@ -1,26 +1,39 @@
 //! Why a call is refused, in words that both transports carry.
+//!
+//! Messages begin with the words of Agones' SDK server, which are what games know a refusal by.
 
 use decide::gameserver::sdk::Rejected;
 use tonic::{Code, Status};
+
+use super::core::Writes;
 
 /// Why a call is refused. Nothing of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// The call makes no sense.
-    #[error("invalid argument: {0}")]
+    #[error("{0}")]
     Invalid(String),
     /// There is no such counter, list, value or game server.
-    #[error("not found: {0}")]
+    #[error("{0}")]
     NotFound(String),
     /// The value is there already.
-    #[error("already exists: {0}")]
+    #[error("already exists. {0}")]
     Exists(String),
     /// It does not fit.
-    #[error("out of range: {0}")]
+    #[error("{0}")]
     OutOfRange(String),
     /// The game server could not be read in time.
     #[error("unavailable: {0}")]
     Unavailable(String),
+}
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject<'a> {
+    Counter(&'a str),
+    /// A list, and the value that is added or removed.
+    List(&'a str, &'a str),
+    Players,
 }
 
 impl Refusal {
@@ -34,21 +47,61 @@ impl Refusal {
         }
     }
 
-    /// Says why a change of the counter, list or players called `of` is refused.
-    pub(super) fn about(of: &str, rejected: Rejected) -> Self {
-        match rejected {
-            Rejected::Nothing => {
-                Self::Invalid(format!("{of}: expected count, capacity or countDiff"))
-            }
-            Rejected::Capacity(capacity) => {
-                Self::OutOfRange(format!("{of}: a capacity of {capacity} is not allowed"))
-            }
-            Rejected::OutOfRange { count, capacity } => Self::OutOfRange(format!(
-                "{of}: {count} is not between 0 and the capacity of {capacity}"
+    /// Reports an argument that makes no sense.
+    pub(super) fn argument(why: impl std::fmt::Display) -> Self {
+        Self::Invalid(format!("invalid argument. {why}"))
+    }
+
+    /// Reports a counter that the game server does not have.
+    pub(super) fn no_counter(name: &str, writes: Writes) -> Self {
+        Self::NotFound(match writes {
+            Writes::Behind => format!("counter not found: {name}"),
+            Writes::Here => format!("not found. {name} Counter not found"),
+        })
+    }
+
+    /// Reports a list that the game server does not have.
+    pub(super) fn no_list(name: &str, writes: Writes) -> Self {
+        Self::NotFound(match writes {
+            Writes::Behind => format!("list not found: {name}"),
+            Writes::Here => format!("not found. {name} List not found"),
+        })
+    }
+
+    /// Reports why a change of a counter, a list or the players is refused.
+    pub(super) fn about(subject: Subject<'_>, rejected: Rejected) -> Self {
+        match (rejected, subject) {
+            (Rejected::Nothing, Subject::Counter(name)) => Self::argument(format!(
+                "Malformed CounterUpdateRequest: expected count, capacity or countDiff for {name}"
             )),
-            Rejected::Full => Self::OutOfRange(format!("{of}: no available capacity")),
-            Rejected::Duplicate => Self::Exists(format!("{of}: the value is in the list")),
-            Rejected::NotThere => Self::NotFound(format!("{of}: the value is not in the list")),
+            (Rejected::Nothing, Subject::List(..) | Subject::Players) => {
+                Self::argument("the request changes nothing")
+            }
+            (Rejected::Capacity(found), Subject::List(..)) => Self::OutOfRange(format!(
+                "out of range. Capacity must be within range [0,1000]. Found Capacity: {found}"
+            )),
+            (Rejected::Capacity(found), Subject::Counter(_) | Subject::Players) => {
+                Self::OutOfRange(format!(
+                    "out of range. Capacity must be greater than or equal to 0. Found Capacity: {found}"
+                ))
+            }
+            (Rejected::OutOfRange { count, capacity }, _) => Self::OutOfRange(format!(
+                "out of range. Count must be within range [0,Capacity]. Found Count: {count}, Capacity: {capacity}"
+            )),
+            (Rejected::Full { .. }, Subject::Players) => {
+                Self::OutOfRange("players are already at capacity".to_owned())
+            }
+            (Rejected::Full { capacity, length }, _) => Self::OutOfRange(format!(
+                "out of range. No available capacity. Current Capacity: {capacity}, List Size: {length}"
+            )),
+            (Rejected::Duplicate, Subject::List(name, value)) => {
+                Self::Exists(format!("Value: {value} already in List: {name}"))
+            }
+            (Rejected::NotThere, Subject::List(name, value)) => {
+                Self::NotFound(format!("not found: value {value} not in list {name}"))
+            }
+            (Rejected::Duplicate, _) => Self::Exists("the value is there already".to_owned()),
+            (Rejected::NotThere, _) => Self::NotFound("not found: no such value".to_owned()),
         }
     }
 }

@@ -150,7 +150,7 @@ fn mask_of(query: &str) -> Option<&str> {
 fn mask_of_body(body: &[u8], asked: &beta::List) -> Result<Mask, Failure> {
     let fields: serde_json::Map<String, Value> = read(body)?;
     if fields.is_empty() {
-        return Err(Refusal::Invalid("list: expected capacity, values or both".to_owned()).into());
+        return Err(Refusal::argument("list: expected capacity, values or both").into());
     }
     Ok(Mask::read(fields.keys().map(String::as_str), asked)?)
 }

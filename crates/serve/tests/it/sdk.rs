@@ -2,6 +2,7 @@
 
 mod changes;
 mod life;
+mod trouble;
 mod watch;
 
 use std::sync::Arc;
@@ -86,7 +87,11 @@ impl World {
             }
             request
         });
-        let client = kube::Client::new(counted, "default");
+        self.start_with(settings, kube::Client::new(counted, "default")).await;
+    }
+
+    /// Starts an SDK server that reaches the engine through `client`.
+    async fn start_with(&mut self, settings: Settings, client: kube::Client) {
         let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listeners =
             Listeners { grpc: bind().await, http: bind().await, health: Some(bind().await) };

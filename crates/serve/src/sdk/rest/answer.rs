@@ -62,7 +62,7 @@ impl From<Refusal> for Failure {
 /// A body that is no JSON, or not the JSON of its message.
 impl From<serde_json::Error> for Failure {
     fn from(err: serde_json::Error) -> Self {
-        Refusal::Invalid(err.to_string()).into()
+        Refusal::argument(err).into()
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{World, settings};
 
-/// Gives the gRPC code and message of a refusal.
+/// Returns the gRPC code and message of a refusal.
 fn refusal<T>(result: Result<T, agones::errors::Error>) -> (i32, String) {
     match result {
         Err(agones::errors::Error::Rpc(status)) => {
@@ -91,37 +91,83 @@ async fn many_writers_lose_no_count() {
 }
 
 #[tokio::test]
-async fn calls_that_make_no_sense_are_refused_by_code_and_word() {
+async fn refusals_begin_with_the_words_of_agones() {
     let world = World::new(json!({"status": {"lists": {"players": {"capacity": 3}}}})).await;
     let mut sdk = world.client().await;
     let mut beta = sdk.beta().clone();
     let mut alpha = sdk.alpha().clone();
+    let range = "out of range. Count must be within range [0,Capacity].";
     let refusals = [
-        (5, "not found", refusal(beta.get_counter_count("none").await)),
-        (5, "not found", refusal(beta.increment_counter("none", 1).await)),
-        (11, "out of range", refusal(beta.increment_counter("rooms", 10).await)),
-        (11, "out of range", refusal(beta.decrement_counter("rooms", 2).await)),
-        (11, "out of range", refusal(beta.set_counter_count("rooms", 11).await)),
-        (11, "out of range", refusal(beta.set_counter_capacity("rooms", -1).await)),
-        (3, "invalid argument", refusal(beta.increment_counter("rooms", 0).await)),
-        (5, "not found", refusal(beta.get_list_values("none").await)),
-        (11, "out of range", refusal(beta.append_list_value("players", "test9").await)),
-        (5, "not found", refusal(beta.delete_list_value("players", "test9").await)),
-        (11, "out of range", refusal(beta.set_list_capacity("players", 1001).await)),
-        (3, "invalid argument", refusal(sdk.set_label("a b", "c").await)),
-        (3, "invalid argument", refusal(sdk.set_label("example.com/a", "c").await)),
-        (3, "invalid argument", refusal(sdk.set_label("a", "b c").await)),
-        (3, "invalid argument", refusal(sdk.set_annotation("a/b", "c").await)),
-        (11, "out of range", refusal(alpha.player_connect("nobody fits").await)),
+        (5, "counter not found: none", refusal(beta.get_counter_count("none").await)),
+        (5, "counter not found: none", refusal(beta.increment_counter("none", 1).await)),
+        (11, range, refusal(beta.increment_counter("rooms", 10).await)),
+        (
+            11,
+            "out of range. Count must be within range [0,Capacity]. Found Count: -1, Capacity: 10",
+            refusal(beta.decrement_counter("rooms", 2).await),
+        ),
+        (11, range, refusal(beta.set_counter_count("rooms", 11).await)),
+        (
+            11,
+            "out of range. Capacity must be greater than or equal to 0. Found Capacity: -1",
+            refusal(beta.set_counter_capacity("rooms", -1).await),
+        ),
+        (
+            3,
+            "invalid argument. Malformed CounterUpdateRequest: ",
+            refusal(beta.increment_counter("rooms", 0).await),
+        ),
+        (5, "list not found: none", refusal(beta.get_list_values("none").await)),
+        (5, "list not found: none", refusal(beta.append_list_value("none", "a").await)),
+        (5, "list not found: none", refusal(beta.delete_list_value("none", "a").await)),
+        (5, "not found. none List not found", refusal(beta.set_list_capacity("none", 1).await)),
+        (
+            11,
+            "out of range. No available capacity. Current Capacity: 3, List Size: 3",
+            refusal(beta.append_list_value("players", "test9").await),
+        ),
+        (
+            5,
+            "not found: value test9 not in list players",
+            refusal(beta.delete_list_value("players", "test9").await),
+        ),
+        (
+            11,
+            "out of range. Capacity must be within range [0,1000]. Found Capacity: 1001",
+            refusal(beta.set_list_capacity("players", 1001).await),
+        ),
+        (3, r#"invalid label key "a b": "#, refusal(sdk.set_label("a b", "c").await)),
+        (3, "invalid label key", refusal(sdk.set_label("example.com/a", "c").await)),
+        (3, r#"invalid label value "b c" for key "a": "#, refusal(sdk.set_label("a", "b c").await)),
+        (3, r#"invalid annotation key "a/b": "#, refusal(sdk.set_annotation("a/b", "c").await)),
+        (11, "players are already at capacity", refusal(alpha.player_connect("nobody fits").await)),
     ];
-    for (number, (code, word, (seen, message))) in refusals.into_iter().enumerate() {
+    for (number, (code, words, (seen, message))) in refusals.into_iter().enumerate() {
         assert_eq!(seen, code, "refusal {number}: {message}");
-        assert!(message.starts_with(word), "refusal {number}: {message}");
+        assert!(message.starts_with(words), "refusal {number}: {message}");
     }
     beta.set_list_capacity("players", 4).await.unwrap();
     let there = refusal(beta.append_list_value("players", "test1").await);
-    assert_eq!((there.0, &there.1[..14]), (6, "already exists"));
+    assert_eq!(there, (6, "already exists. Value: test1 already in List: players".to_owned()));
     assert_eq!(world.stored().await["status"]["counters"]["rooms"]["count"], 1);
+}
+
+#[tokio::test]
+async fn text_that_no_api_would_store_is_refused_when_it_is_set() {
+    let world = World::new(json!({})).await;
+    let mut sdk = world.client().await;
+    let mut beta = sdk.beta().clone();
+    sdk.set_annotation("small", "x".repeat(200 << 10)).await.unwrap();
+    let (code, message) = refusal(sdk.set_annotation("large", "x".repeat(100 << 10)).await);
+    assert_eq!(code, 3);
+    assert!(message.starts_with("invalid argument. annotations: "), "{message}");
+    let (code, message) = refusal(beta.append_list_value("players", &"x".repeat(1 << 20)).await);
+    assert_eq!(code, 3);
+    assert!(message.starts_with("invalid argument. GameServer: "), "{message}");
+    sdk.allocate().await.unwrap();
+    let stored = world.until_state("Allocated").await;
+    assert!(stored["metadata"]["annotations"]["agones.dev/sdk-large"].is_null());
+    assert_eq!(stored["status"]["lists"]["players"]["values"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]

@@ -1,0 +1,115 @@
+//! Which changes of a refused write can be sent without the others?
+//!
+//! The state comes first and alone, so that nothing beside it can keep it from being written. The rest is halved until the
+//! change that is refused is alone.
+
+use std::collections::BTreeMap;
+
+use decide::gameserver::players::PendingPlayers;
+
+use super::Changes;
+
+impl Changes {
+    /// Takes the state out of the changes, if there is one.
+    pub(in super::super) fn take_state(&mut self) -> Option<Self> {
+        let wish = self.wish.take()?;
+        Some(Self { wish: Some(wish), ..Self::default() })
+    }
+
+    /// Splits changes into two parts that can be written on their own. An error is a single change.
+    pub(in super::super) fn split(mut self) -> Result<(Self, Self), Self> {
+        if self.len() < 2 {
+            return Err(self);
+        }
+        if let Some(state) = self.take_state() {
+            return Ok((state, self));
+        }
+        let mut room = self.len() / 2;
+        let mut first = Self {
+            labels: take(&mut self.labels, &mut room),
+            annotations: take(&mut self.annotations, &mut room),
+            counters: take(&mut self.counters, &mut room),
+            lists: take(&mut self.lists, &mut room),
+            ..Self::default()
+        };
+        if room > 0 {
+            first.players = std::mem::take(&mut self.players);
+        }
+        Ok((first, self))
+    }
+
+    /// Returns what is changed, in words.
+    pub(in super::super) fn names(&self) -> Vec<String> {
+        let state = self.wish.map(|wish| format!("state {}", wish.state()));
+        let labels = self.labels.keys().map(|key| format!("label {key}"));
+        let annotations = self.annotations.keys().map(|key| format!("annotation {key}"));
+        let counters = self.counters.keys().map(|name| format!("counter {name}"));
+        let lists = self.lists.keys().map(|name| format!("list {name}"));
+        let players = self.has_players().then(|| "players".to_owned());
+        let named = state.into_iter().chain(labels).chain(annotations);
+        named.chain(counters).chain(lists).chain(players).collect()
+    }
+
+    /// Returns how many changes there are.
+    fn len(&self) -> usize {
+        let texts = self.labels.len() + self.annotations.len();
+        let counts = self.counters.len() + self.lists.len();
+        texts + counts + usize::from(self.wish.is_some()) + usize::from(self.has_players())
+    }
+
+    fn has_players(&self) -> bool {
+        self.players != PendingPlayers::default()
+    }
+}
+
+/// Takes entries out of a map while there is room for them.
+fn take<V>(from: &mut BTreeMap<String, V>, room: &mut usize) -> BTreeMap<String, V> {
+    let mut taken = BTreeMap::new();
+    while *room > 0
+        && let Some((key, value)) = from.pop_first()
+    {
+        taken.insert(key, value);
+        *room -= 1;
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use decide::gameserver::sdk::PendingCounter;
+
+    use super::super::Wish;
+    use super::*;
+
+    /// Splits until every part is a single change, and names them in the order in which they are sent.
+    fn single(changes: Changes) -> Vec<String> {
+        match changes.split() {
+            Ok((first, second)) => [single(first), single(second)].concat(),
+            Err(one) => vec![one.names().join(" and ")],
+        }
+    }
+
+    #[test]
+    fn the_state_comes_first_and_every_change_ends_up_alone() {
+        let mut changes = Changes::default();
+        for key in ["a", "b", "c"] {
+            changes.labels.insert(key.to_owned(), "1".to_owned());
+        }
+        changes.annotations.insert("d".to_owned(), "1".to_owned());
+        changes.counters.insert("rooms".to_owned(), PendingCounter::default());
+        changes.players.set_capacity(3).unwrap();
+        changes.wish(Wish::Allocated);
+        assert_eq!(
+            single(changes),
+            [
+                "state Allocated",
+                "label a",
+                "label b",
+                "label c",
+                "annotation d",
+                "counter rooms",
+                "players"
+            ]
+        );
+    }
+}
