@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::span;
+use crate::{reserve, span};
 
 /// What commands work on.
 #[derive(Clone)]
@@ -51,8 +51,17 @@ fn number(word: &str) -> Result<i64, String> {
     word.parse().map_err(|_| format!("expected a number, found {word:?}"))
 }
 
+/// Reads what to add or take away, which clients of other languages refuse below 0.
+fn amount(word: &str) -> Result<i64, String> {
+    match number(word)? {
+        found @ ..0 => Err(format!("amount must be a positive int64, found {found}")),
+        amount => Ok(amount),
+    }
+}
+
 impl Game {
-    /// Does what a command says. Any other text is only acknowledged.
+    /// Does what a command says. Any other text is only acknowledged. Words beyond those that a command takes are passed over,
+    /// except where it takes a choice of them.
     pub(crate) async fn obey(&mut self, command: &str) -> Done {
         let words: Vec<&str> = command.split(' ').collect();
         let (verb, rest) = words.split_first().expect("splitting gives at least one part");
@@ -61,24 +70,24 @@ impl Game {
                 self.is_over = true;
                 Ok(Answer::Ack)
             }
-            ("UNHEALTHY", []) => {
+            ("UNHEALTHY", _) => {
                 self.pulse.abort();
                 Ok(Answer::Ack)
             }
             ("CRASH", code) => self.end(code).await,
-            ("GAMESERVER", []) => {
+            ("GAMESERVER", _) => {
                 let name = |s: agones::GameServer| s.object_meta.unwrap_or_default().name;
                 text(self.sdk.get_gameserver().await, |server| format!("NAME: {}", name(server)))
             }
-            ("READY", []) => ack(self.sdk.ready().await),
-            ("ALLOCATE", []) => ack(self.sdk.allocate().await),
-            ("RESERVE", [span]) => ack(self.sdk.reserve(span::parse(span)?).await),
-            ("WATCH", []) => self.watch().await,
+            ("READY", _) => ack(self.sdk.ready().await),
+            ("ALLOCATE", _) => ack(self.sdk.allocate().await),
+            ("RESERVE", [span]) => reserve::reserve(span::parse(span)?).await.map(|()| Answer::Ack),
+            ("WATCH", _) => self.watch().await,
             ("LABEL" | "ANNOTATION", rest) => self.mark(verb, rest).await,
             (verb, rest) if verb.contains("PLAYER") => self.players(verb, rest).await,
             (verb, rest) if verb.contains("COUNTER") => self.counters(verb, rest).await,
             (verb, rest) if verb.contains("LIST") => self.lists(verb, rest).await,
-            (verb, rest) => Self::other(verb, rest),
+            (verb, _) => Self::other(verb),
         }
     }
 
@@ -92,12 +101,10 @@ impl Game {
     }
 
     async fn end(&mut self, code: &[&str]) -> Done {
-        let code = match code {
-            [] => 1,
-            [code] => code.parse().map_err(|_| format!("expected an exit code, found {code:?}"))?,
-            _ => return Self::other("CRASH", code),
-        };
-        let _ = self.crash.send(code).await;
+        let code = code.first().and_then(|code| code.parse::<i64>().ok()).unwrap_or(1);
+        // The system keeps the lowest byte.
+        let [lowest, ..] = code.to_le_bytes();
+        let _ = self.crash.send(lowest).await;
         Ok(Answer::Silence)
     }
 
@@ -118,7 +125,7 @@ impl Game {
         let (key, value) = match rest {
             [] => ("timestamp", present.as_str()),
             [key, value] => (*key, *value),
-            _ => return Err(format!("{verb} takes a key and a value, or neither")),
+            _ => return Err(format!("Invalid {verb} command, must use zero or 2 arguments")),
         };
         match is_label {
             true => ack(self.sdk.set_label(key, value).await),
@@ -131,109 +138,98 @@ impl Game {
         match (verb, rest) {
             ("PLAYER_CAPACITY", []) => text(alpha.get_player_capacity().await, |n| n.to_string()),
             ("PLAYER_CAPACITY", [n]) => ack(alpha.set_player_capacity(number(n)?).await),
-            ("PLAYER_CONNECT", [id]) => ack(alpha.player_connect(*id).await),
-            ("PLAYER_DISCONNECT", [id]) => ack(alpha.player_disconnect(*id).await),
-            ("PLAYER_CONNECTED", [id]) => {
+            ("PLAYER_CONNECT", [id, ..]) => ack(alpha.player_connect(*id).await),
+            ("PLAYER_DISCONNECT", [id, ..]) => ack(alpha.player_disconnect(*id).await),
+            ("PLAYER_CONNECTED", [id, ..]) => {
                 text(alpha.is_player_connected(*id).await, |is| is.to_string())
             }
-            ("GET_PLAYERS", []) => text(alpha.get_connected_players().await, |ids| ids.join(",")),
-            ("PLAYER_COUNT", []) => text(alpha.get_player_count().await, |n| n.to_string()),
-            (verb, rest) => Self::other(verb, rest),
+            ("GET_PLAYERS", _) => text(alpha.get_connected_players().await, |ids| ids.join(",")),
+            ("PLAYER_COUNT", _) => text(alpha.get_player_count().await, |n| n.to_string()),
+            (verb, _) => Self::other(verb),
         }
     }
 
     async fn counters(&mut self, verb: &str, rest: &[&str]) -> Done {
         let mut beta = self.sdk.beta().clone();
         match (verb, rest) {
-            ("GET_COUNTER_COUNT", [key]) => {
+            ("GET_COUNTER_COUNT", [key, ..]) => {
                 text(beta.get_counter_count(key).await, |n| format!("COUNTER: {n}"))
             }
-            ("GET_COUNTER_CAPACITY", [key]) => {
+            ("GET_COUNTER_CAPACITY", [key, ..]) => {
                 text(beta.get_counter_capacity(key).await, |n| format!("CAPACITY: {n}"))
             }
-            ("INCREMENT_COUNTER", [key, n]) => {
-                success(beta.increment_counter(key, number(n)?).await)
+            ("INCREMENT_COUNTER", [key, n, ..]) => {
+                success(beta.increment_counter(key, amount(n)?).await)
             }
-            ("DECREMENT_COUNTER", [key, n]) => {
-                success(beta.decrement_counter(key, number(n)?).await)
+            ("DECREMENT_COUNTER", [key, n, ..]) => {
+                success(beta.decrement_counter(key, amount(n)?).await)
             }
-            ("SET_COUNTER_COUNT", [key, n]) => {
+            ("SET_COUNTER_COUNT", [key, n, ..]) => {
                 success(beta.set_counter_count(key, number(n)?).await)
             }
-            ("SET_COUNTER_CAPACITY", [key, n]) => {
+            ("SET_COUNTER_CAPACITY", [key, n, ..]) => {
                 success(beta.set_counter_capacity(key, number(n)?).await)
             }
-            (verb, rest) => Self::other(verb, rest),
+            (verb, _) => Self::other(verb),
         }
     }
 
     async fn lists(&mut self, verb: &str, rest: &[&str]) -> Done {
         let mut beta = self.sdk.beta().clone();
         match (verb, rest) {
-            ("GET_LIST_CAPACITY", [key]) => {
+            ("GET_LIST_CAPACITY", [key, ..]) => {
                 text(beta.get_list_capacity(key).await, |n| format!("CAPACITY: {n}"))
             }
-            ("SET_LIST_CAPACITY", [key, n]) => {
+            ("SET_LIST_CAPACITY", [key, n, ..]) => {
                 success(beta.set_list_capacity(key, number(n)?).await)
             }
-            ("APPEND_LIST_VALUE", [key, value]) => {
+            ("APPEND_LIST_VALUE", [key, value, ..]) => {
                 success(beta.append_list_value(key, value).await)
             }
-            ("DELETE_LIST_VALUE", [key, value]) => {
+            ("DELETE_LIST_VALUE", [key, value, ..]) => {
                 success(beta.delete_list_value(key, value).await)
             }
-            ("LIST_CONTAINS", [key, value]) => {
+            ("LIST_CONTAINS", [key, value, ..]) => {
                 text(beta.list_contains(key, value).await, |is| format!("FOUND: {is}"))
             }
-            ("GET_LIST_LENGTH", [key]) => {
+            ("GET_LIST_LENGTH", [key, ..]) => {
                 text(beta.get_list_length(key).await, |n| format!("LENGTH: {n}"))
             }
-            ("GET_LIST_VALUES", [key]) => text(beta.get_list_values(key).await, |values| {
+            ("GET_LIST_VALUES", [key, ..]) => text(beta.get_list_values(key).await, |values| {
                 let all = if values.is_empty() { "<none>".to_owned() } else { values.join(",") };
                 format!("VALUES: {all}")
             }),
-            (verb, rest) => Self::other(verb, rest),
+            (verb, _) => Self::other(verb),
         }
     }
 
     /// A known command with the wrong number of words is an error; anything else is just text.
-    fn other(verb: &str, rest: &[&str]) -> Done {
-        if VERBS.contains(&verb) {
-            return Err(format!("{verb} does not take {} words", rest.len()));
+    fn other(verb: &str) -> Done {
+        match WORDS.iter().find(|(known, _)| *known == verb) {
+            Some((verb, words)) => Err(format!("Invalid {verb}, should have {words}")),
+            None => Ok(Answer::Ack),
         }
-        Ok(Answer::Ack)
     }
 }
 
-/// Every command.
-const VERBS: &[&str] = &[
-    "EXIT",
-    "UNHEALTHY",
-    "GAMESERVER",
-    "READY",
-    "ALLOCATE",
-    "RESERVE",
-    "WATCH",
-    "LABEL",
-    "ANNOTATION",
-    "CRASH",
-    "PLAYER_CAPACITY",
-    "PLAYER_CONNECT",
-    "PLAYER_DISCONNECT",
-    "PLAYER_CONNECTED",
-    "GET_PLAYERS",
-    "PLAYER_COUNT",
-    "GET_COUNTER_COUNT",
-    "INCREMENT_COUNTER",
-    "DECREMENT_COUNTER",
-    "SET_COUNTER_COUNT",
-    "GET_COUNTER_CAPACITY",
-    "SET_COUNTER_CAPACITY",
-    "GET_LIST_CAPACITY",
-    "SET_LIST_CAPACITY",
-    "LIST_CONTAINS",
-    "GET_LIST_LENGTH",
-    "GET_LIST_VALUES",
-    "APPEND_LIST_VALUE",
-    "DELETE_LIST_VALUE",
+/// How many words the commands take that need some.
+const WORDS: &[(&str, &str)] = &[
+    ("RESERVE", "1 argument"),
+    ("PLAYER_CAPACITY", "0 or 1 arguments"),
+    ("PLAYER_CONNECT", "1 argument"),
+    ("PLAYER_DISCONNECT", "1 argument"),
+    ("PLAYER_CONNECTED", "1 argument"),
+    ("GET_COUNTER_COUNT", "1 argument"),
+    ("INCREMENT_COUNTER", "2 arguments"),
+    ("DECREMENT_COUNTER", "2 arguments"),
+    ("SET_COUNTER_COUNT", "2 arguments"),
+    ("GET_COUNTER_CAPACITY", "1 argument"),
+    ("SET_COUNTER_CAPACITY", "2 arguments"),
+    ("GET_LIST_CAPACITY", "1 argument"),
+    ("SET_LIST_CAPACITY", "2 arguments"),
+    ("LIST_CONTAINS", "2 arguments"),
+    ("GET_LIST_LENGTH", "1 argument"),
+    ("GET_LIST_VALUES", "1 argument"),
+    ("APPEND_LIST_VALUE", "2 arguments"),
+    ("DELETE_LIST_VALUE", "2 arguments"),
 ];

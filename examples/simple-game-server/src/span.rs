@@ -1,10 +1,30 @@
-//! Durations as Go writes them: `90s`, `1m30s`, `1.5h`.
+//! Durations as Go writes them: `90s`, `1m30s`, `1.5h`, `-5s`, `0`.
 
-use std::time::Duration;
+/// A span of time in seconds; below 0 it lies in the past.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span(f64);
 
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+impl Span {
+    /// Returns the whole seconds, rounded towards 0.
+    #[expect(clippy::cast_possible_truncation, reason = "beyond the largest number is the largest")]
+    pub(crate) fn whole_seconds(self) -> i64 {
+        self.0 as i64
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Result<Span, String> {
     let wrong = || format!("expected a duration such as 90s or 1m30s, found {text:?}");
-    let mut rest = text;
+    let (sign, mut rest) = match text.strip_prefix(['-', '+']) {
+        Some(rest) if text.starts_with('-') => (-1.0, rest),
+        Some(rest) => (1.0, rest),
+        None => (1.0, text),
+    };
+    if rest == "0" {
+        return Ok(Span(0.0));
+    }
+    if rest.is_empty() {
+        return Err(wrong());
+    }
     let mut seconds = 0.0;
     while !rest.is_empty() {
         let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
@@ -17,14 +37,13 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
                 "m" => 60.0,
                 "s" => 1.0,
                 "ms" => 1e-3,
-                "us" | "µs" => 1e-6,
+                "us" | "µs" | "μs" => 1e-6,
                 "ns" => 1e-9,
                 _ => return Err(wrong()),
             };
         rest = &after[unit_len..];
     }
-    let is_empty = text.is_empty();
-    Duration::try_from_secs_f64(seconds).ok().filter(|_| !is_empty).ok_or_else(wrong)
+    Ok(Span(sign * seconds))
 }
 
 #[cfg(test)]
@@ -33,10 +52,20 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_in_go() {
-        for (text, seconds) in [("90s", 90.0), ("1m30s", 90.0), ("1.5h", 5400.0), ("250ms", 0.25)] {
-            assert_eq!(parse(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        for (text, seconds) in [
+            ("90s", 90),
+            ("1m30s", 90),
+            ("1.5h", 5400),
+            ("2500ms", 2),
+            ("250ms", 0),
+            ("0", 0),
+            ("-0", 0),
+            ("-5s", -5),
+            ("+5s", 5),
+        ] {
+            assert_eq!(parse(text).map(Span::whole_seconds), Ok(seconds), "{text}");
         }
-        for text in ["", "5", "s", "-5s", "5d", "1..5s"] {
+        for text in ["", "-", "5", "s", "5d", "1..5s", "--5s"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -45,10 +45,15 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Asks it to end, and gives its exit code.
-    pub(super) fn end(&mut self) -> Option<i32> {
+    /// Asks it to end.
+    pub(super) fn terminate(&self) {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    /// Asks it to end, and gives its exit code.
+    pub(super) fn end(&mut self) -> Option<i32> {
+        self.terminate();
         self.0.wait().unwrap().code()
     }
 }

@@ -46,7 +46,9 @@ async fn the_sample_server_answers_every_command() {
         ("READY", "ACK: READY\n"),
         ("ALLOCATE", "ACK: ALLOCATE\n"),
         ("RESERVE 1h", "ACK: RESERVE 1h\n"),
+        ("RESERVE 0", "ACK: RESERVE 0\n"),
         ("RESERVE soon", "ERROR: expected a duration such as 90s or 1m30s, found \"soon\"\n"),
+        ("RESERVE", "ERROR: Invalid RESERVE, should have 1 argument\n"),
         ("WATCH", "ACK: WATCH\n"),
         ("LABEL", "ACK: LABEL\n"),
         ("LABEL map desert", "ACK: LABEL map desert\n"),
@@ -63,6 +65,8 @@ async fn the_sample_server_answers_every_command() {
         ("GET_COUNTER_COUNT rooms", "COUNTER: 1\n"),
         ("INCREMENT_COUNTER rooms 4", "SUCCESS\n"),
         ("DECREMENT_COUNTER rooms 2", "SUCCESS\n"),
+        ("INCREMENT_COUNTER rooms -1", "ERROR: amount must be a positive int64, found -1\n"),
+        ("DECREMENT_COUNTER rooms -1", "ERROR: amount must be a positive int64, found -1\n"),
         ("GET_COUNTER_COUNT rooms", "COUNTER: 3\n"),
         ("SET_COUNTER_COUNT rooms 5", "SUCCESS\n"),
         ("SET_COUNTER_CAPACITY rooms 7", "SUCCESS\n"),
@@ -90,6 +94,40 @@ async fn the_sample_server_answers_every_command() {
     let mut sdk = door.client().await;
     assert_eq!(sdk.get_gameserver().await.unwrap().status.unwrap().state, "Shutdown");
     assert_eq!(child.end(), Some(0), "told to end, it ends well");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sample_server_reserves_without_an_end() {
+    let door = doors::in_process().await;
+    let (_child, port) = sample(&door, &["-ready=false"]);
+    let say = player(port);
+    for (span, has_end) in [("1h", true), ("0", false)] {
+        assert_eq!(say(&format!("RESERVE {span}")), format!("ACK: RESERVE {span}\n"));
+        let is_so = async {
+            loop {
+                let status = door.stored().await.unwrap()["status"].clone();
+                if status["state"] == "Reserved" && status["reservedUntil"].is_string() == has_end {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(doors::NEVER, is_so).await.unwrap_or_else(|_| panic!("never {span}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sample_server_answers_until_its_graceful_end() {
+    let door = doors::local(&[]);
+    let (mut child, port) = sample(&door, &["-gracefulTerminationDelaySec=3600"]);
+    let say = player(port);
+    assert_eq!(say("before"), "ACK: before\n");
+    child.terminate();
+    for _ in 0..5 {
+        assert_eq!(say("after"), "ACK: after\n");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(child.0.try_wait().unwrap(), None, "it goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
