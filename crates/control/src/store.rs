@@ -16,7 +16,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::Key;
+use crate::{Key, Lenient};
 
 /// How long the first failure of a row waits; each further one waits twice as long.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
@@ -127,8 +127,8 @@ impl<E: Entry> Store<E> {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// Follows a watch for as long as it is polled.
-    pub async fn follow(&self, api: Api<E::Object>, config: watcher::Config) {
+    /// Follows a watch for as long as it is polled. An object that cannot be read is passed over: what was known of it stays.
+    pub async fn follow(&self, api: Api<Lenient<E::Object>>, config: watcher::Config) {
         let mut events = pin!(watcher(api, config));
         let mut retry_after = FIRST_RETRY;
         while let Some(event) = events.next().await {
@@ -152,7 +152,7 @@ impl<E: Entry> Store<E> {
         }
     }
 
-    fn take(&self, event: Event<E::Object>) {
+    fn take(&self, event: Event<Lenient<E::Object>>) {
         let mut state = self.write();
         match event {
             Event::Init => state.listed = Some(HashSet::new()),
@@ -182,9 +182,11 @@ impl<E: Entry> Store<E> {
         }
     }
 
-    fn see(&self, state: &mut State<E>, object: E::Object) {
+    fn see(&self, state: &mut State<E>, object: Lenient<E::Object>) {
         state.seen = state.seen.max(version(object.meta()));
-        self.apply(state, object);
+        if let Some(object) = object.readable() {
+            self.apply(state, object);
+        }
     }
 
     fn apply(&self, state: &mut State<E>, object: E::Object) {

@@ -13,7 +13,7 @@ mod validate;
 use serde_json::Value;
 
 pub(crate) use defaults::default;
-pub(crate) use prepare::{Part, assign_addresses, prepare_create, prepare_update};
+pub(crate) use prepare::{Part, prepare_create, prepare_update};
 pub(crate) use validate::{
     NameRule, names, validate_create, validate_meta, validate_meta_update, validate_update,
 };

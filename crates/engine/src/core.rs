@@ -1,6 +1,7 @@
 //! What every request shares: the store, what is served, the clock.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
@@ -8,6 +9,7 @@ use crate::Clock;
 use crate::access::Access;
 use crate::delegate::Delegates;
 use crate::resource::{Registry, Resource};
+use crate::rest::Addresses;
 use crate::runtime::logs::Logs;
 use crate::store::Store;
 
@@ -26,6 +28,10 @@ pub(crate) struct Core {
     /// What a client has to know.
     token: String,
     stopping: watch::Sender<bool>,
+    /// The addresses that services have.
+    pub(crate) addresses: Addresses,
+    /// The definitions whose deletion is being carried out.
+    terminating: Mutex<BTreeSet<String>>,
 }
 
 impl Core {
@@ -40,6 +46,8 @@ impl Core {
             ca_pem: access.ca_pem().to_owned(),
             token: access.token.clone(),
             stopping: watch::Sender::new(false),
+            addresses: Addresses::default(),
+            terminating: Mutex::default(),
         })
     }
 
@@ -53,6 +61,11 @@ impl Core {
     /// Gives a signal that turns true when the engine stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
+    }
+
+    /// Returns the definitions whose deletion is being carried out.
+    pub(crate) fn terminating(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.terminating.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends every watch and closes the store.

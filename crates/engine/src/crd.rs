@@ -3,6 +3,7 @@
 //! The definition is an object like any other; what makes it special is that its versions are served, with their
 //! schemas, once its names are accepted. Deleting it deletes its objects first.
 
+mod at;
 mod check;
 mod defaulting;
 mod definition;

@@ -13,7 +13,9 @@ mod builtin;
 mod clock;
 mod core;
 mod crd;
+mod deadline;
 mod delegate;
+mod depth;
 mod discovery;
 pub mod fields;
 mod files;
@@ -36,6 +38,8 @@ mod service;
 mod status;
 mod store;
 pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 //! changes something goes through decoding, defaults, validation and the store.
 
 mod address;
+mod addresses;
 mod convert;
 mod create;
 mod decode;
@@ -25,9 +26,10 @@ mod select;
 mod strategy;
 mod system;
 mod update;
+mod warnings;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header, request};
@@ -40,11 +42,13 @@ use crate::core::Core;
 use crate::delegate;
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
-use crate::store::{Object, WriteError};
+use crate::store::{Object, Unreadable, WriteError};
 use crate::table::Include;
 pub(crate) use address::Address;
+pub(crate) use addresses::Addresses;
 use form::Form;
 pub(crate) use query::Query;
+use warnings::Warnings;
 
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +85,7 @@ pub(crate) struct Call {
     /// Whether the engine itself asks, which may change everything.
     pub(crate) is_internal: bool,
     /// What the client should know although its request is carried out.
-    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) warnings: Mutex<Warnings>,
 }
 
 /// Answers a request.
@@ -224,9 +228,17 @@ impl Call {
         found.ok_or_else(|| Status::not_found(&self.resource, self.name()))
     }
 
-    /// Reads an object as the resource is served.
-    pub(crate) fn value(&self, object: &Object) -> Value {
-        convert::value(&self.resource, object)
+    /// Reads an object of that name as the resource is served.
+    pub(crate) fn value(&self, name: &str, object: &Object) -> Answer<Value> {
+        convert::value(&self.resource, object).map_err(|why| {
+            log_unreadable(&self.resource, &self.key(name), &why);
+            Status::unreadable(&self.resource, name, &why)
+        })
+    }
+
+    /// Finds the object that the request is about, and reads it.
+    pub(crate) fn found(&self) -> Answer<Value> {
+        self.value(self.name(), &self.find()?)
     }
 
     /// Gives who claims the fields of this write.
@@ -237,21 +249,12 @@ impl Call {
 
     /// Lets the client know something.
     pub(crate) fn warn(&self, warnings: impl IntoIterator<Item = String>) {
-        let mut said = self.warnings.lock().expect("no one panics while holding it");
-        for warning in warnings {
-            if !said.contains(&warning) {
-                said.push(warning);
-            }
-        }
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).add(warnings);
     }
 
     fn with_warnings(&self, mut reply: Reply) -> Reply {
-        for warning in self.warnings.lock().expect("no one panics while holding it").iter() {
-            let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            let text: String = text.chars().filter(|c| !c.is_control()).collect();
-            if let Ok(value) = format!("299 - \"{text}\"").try_into() {
-                reply.headers_mut().append(header::WARNING, value);
-            }
+        for value in self.warnings.lock().unwrap_or_else(PoisonError::into_inner).headers() {
+            reply.headers_mut().append(header::WARNING, value);
         }
         reply
     }
@@ -266,14 +269,15 @@ impl Call {
     }
 
     /// Answers with an object, in the form that was asked for.
-    pub(crate) fn show(&self, code: u16, object: &Object) -> Reply {
-        if self.form == Form::JSON && convert::is_kept_as_served(&self.resource) {
+    pub(crate) fn show(&self, code: u16, object: &Object) -> Answer<Reply> {
+        let is_plain = self.form == Form::JSON && convert::is_kept_as_served(&self.resource);
+        if is_plain && object.is_readable() {
             let mut out = Vec::new();
             object.write(&self.resource.opening, &mut out);
             out.push(b'\n');
-            return form::reply(code, "application/json", Bytes::from(out));
+            return Ok(form::reply(code, "application/json", Bytes::from(out)));
         }
-        self.show_value(code, &self.value(object))
+        Ok(self.show_value(code, &self.value(self.name(), object)?))
     }
 
     /// Answers with an object that is not, or not yet, stored.
@@ -288,6 +292,16 @@ impl Call {
             }
         }
     }
+}
+
+/// Logs that an object is left out or refused because it cannot be read.
+fn log_unreadable(resource: &Resource, key: &str, why: &Unreadable) {
+    tracing::warn!(
+        error = why as &dyn std::error::Error,
+        resource = %resource.qualified(),
+        key,
+        "a stored object cannot be read; delete it to be rid of this message"
+    );
 }
 
 /// Says what became of a write that the store refused.

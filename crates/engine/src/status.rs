@@ -8,6 +8,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::resource::Resource;
+use crate::store::Unreadable;
 
 /// A refusal, as the API answers it.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +115,12 @@ impl Status {
         let cause = json!({"causes": [{"message": message.to_string()}]});
         status.details = cause.as_object().cloned();
         status
+    }
+
+    /// Says that a stored object cannot be read.
+    pub(crate) fn unreadable(resource: &Resource, name: &str, why: &Unreadable) -> Box<Self> {
+        let what = resource.qualified();
+        Self::internal(format!("{what} \"{name}\" cannot be read: {why}; it can only be deleted"))
     }
 
     /// Adds a cause to the details.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use object::{Body, Object, Parts};
+pub(crate) use object::{Body, Object, Parts, Unreadable};
 pub(crate) use state::{Change, Page};
 
 use crate::Clock;

@@ -2,6 +2,7 @@
 //!
 //! The real server's errors name the field, the kind of mistake and the value, and become the causes of a `Status`.
 
+use std::collections::HashSet;
 use std::fmt;
 
 pub(crate) use api::CauseType;
@@ -56,13 +57,9 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as one message: in brackets when there are several, each only once.
 pub(crate) fn message(errors: &[FieldError]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for error in errors {
-        let line = error.to_string();
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
+    let mut known = HashSet::new();
+    let mut lines: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    lines.retain(|line| known.insert(line.clone()));
     match lines.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

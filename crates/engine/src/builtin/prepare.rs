@@ -162,34 +162,6 @@ fn settle_addresses(spec: &mut Value) {
     }
 }
 
-/// Gives a service the addresses and node ports that it did not ask for by number, made from its uid.
-pub(crate) fn assign_addresses(service: &mut Value) {
-    let uid = text(&service["metadata"], "uid");
-    // Any mix of the uid's digits will do; what matters is that two services hardly ever meet.
-    let mut seed =
-        uid.bytes().fold(17_u32, |seed, b| seed.wrapping_mul(31).wrapping_add(u32::from(b)));
-    let spec = &mut service["spec"];
-    let kind = text(spec, "type").to_owned();
-    if kind == "ExternalName" {
-        return;
-    }
-    if text(spec, "clusterIP").is_empty() {
-        let address =
-            format!("10.{}.{}.{}", 96 + (seed >> 16) % 16, (seed >> 8) % 256, 1 + seed % 254);
-        spec["clusterIP"] = address.into();
-    }
-    let address = spec["clusterIP"].clone();
-    fill(spec, "clusterIPs", json!([address]));
-    fill(spec, "ipFamilies", json!(["IPv4"]));
-    fill(spec, "ipFamilyPolicy", "SingleStack");
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-        for port in super::items_mut(spec, "ports") {
-            seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-            fill(port, "nodePort", 30_000 + (seed >> 8) % 2768);
-        }
-    }
-}
-
 /// A claim names its source in two fields; either fills the other where it can.
 fn same_data_source(object: &mut Value) {
     let spec = &mut object["spec"];

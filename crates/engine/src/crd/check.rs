@@ -4,11 +4,18 @@
 
 mod scalar;
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use serde_json::{Number, Value};
 
+use super::at::At;
 use crate::builtin::field::{CauseType, FieldError, Path};
 use crate::members::Before;
 use crate::schema::{OrBool, Structural};
+
+/// No more mistakes than this are looked for: nobody reads more, and each takes memory.
+const MOST_ERRORS: usize = 1000;
 
 /// Checks a whole object; what is as in `old` is not asked about again, as the real server does not. Rules in CEL are not evaluated.
 pub(super) fn object(
@@ -21,8 +28,8 @@ pub(super) fn object(
     if old == Some(document) {
         return errors;
     }
-    walk(schema, document, old, true, &Path::default(), &mut errors);
-    lists(schema, document, old, &Path::default(), &mut errors);
+    walk(schema, document, old, true, &At::Root, &mut errors);
+    lists(schema, document, old, &At::Root, &mut errors);
     if has_rules && !errors.is_empty() {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors \
                       to complete validation";
@@ -34,7 +41,7 @@ pub(super) fn object(
 /// Checks a value that stands somewhere inside an object, such as a default.
 pub(super) fn place(schema: &Structural, value: &Value, path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, value, None, schema.is_embedded, path, &mut errors);
+    walk(schema, value, None, schema.is_embedded, &At::Start(path), &mut errors);
     errors
 }
 
@@ -48,24 +55,25 @@ fn walk(
     value: &Value,
     old: Option<&Value>,
     is_object_root: bool,
-    path: &Path,
+    path: &At<'_>,
     errors: &mut Vec<FieldError>,
 ) {
-    if value.is_null() && (schema.nullable || schema.kind.is_empty()) {
+    let is_allowed_null = value.is_null() && (schema.nullable || schema.kind.is_empty());
+    if is_allowed_null || errors.len() >= MOST_ERRORS {
         return;
     }
     if !has_type(schema, value) {
         let expected = if schema.is_int_or_string { "integer,string" } else { &schema.kind };
         let found = type_name(value);
         let detail = format!("{path} in body must be of type {expected}: \"{found}\"");
-        errors.push(path.wrong_type(&Value::from(found), detail));
+        errors.push(path.path().wrong_type(&Value::from(found), detail));
         return;
     }
     combined(schema, value, path, errors);
     if !schema.values.is_empty() && !schema.values.contains(value) {
         let supported: Vec<String> = schema.values.iter().map(Value::to_string).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        errors.push(path.with(CauseType::NotSupported, value, detail));
+        errors.push(path.path().with(CauseType::NotSupported, value, detail));
     }
     match value {
         Value::Object(map) => properties(schema, map, old, is_object_root, path, errors),
@@ -107,7 +115,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn combined(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn combined(schema: &Structural, value: &Value, path: &At<'_>, errors: &mut Vec<FieldError>) {
     let faults = |schema: &Structural| {
         let mut faults = Vec::new();
         walk(schema, value, None, false, path, &mut faults);
@@ -123,12 +131,12 @@ fn combined(schema: &Structural, value: &Value, path: &Path, errors: &mut Vec<Fi
     if !schema.one_of.is_empty() {
         let found: Vec<_> = schema.one_of.iter().map(faults).collect();
         let valid = found.iter().filter(|f| f.is_empty()).count();
-        let start = format!("\"{path}\" must validate one and only one schema (oneOf).");
+        let start = || format!("\"{path}\" must validate one and only one schema (oneOf).");
         if valid == 0 {
-            errors.push(unplaced(format!("{start} Found none valid")));
+            errors.push(unplaced(format!("{} Found none valid", start())));
             errors.extend(found.into_iter().next().unwrap_or_default());
         } else if valid > 1 {
-            errors.push(unplaced(format!("{start} Found {valid} valid alternatives")));
+            errors.push(unplaced(format!("{} Found {valid} valid alternatives", start())));
         }
     }
     for part in &schema.all_of {
@@ -144,24 +152,24 @@ fn properties(
     map: &serde_json::Map<String, Value>,
     old: Option<&Value>,
     is_object_root: bool,
-    path: &Path,
+    path: &At<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let count = i64::try_from(map.len()).unwrap_or(i64::MAX);
     if let Some(least) = schema.min_properties.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} properties");
-        errors.push(path.invalid(&Value::from(count), detail));
+        errors.push(path.path().invalid(&Value::from(count), detail));
     }
     if let Some(most) = schema.max_properties.filter(|most| count > *most) {
-        errors.push(path.too_many(map.len(), usize::try_from(most).unwrap_or_default()));
+        errors.push(path.path().too_many(map.len(), usize::try_from(most).unwrap_or_default()));
     }
     for name in schema.required.iter().filter(|name| !map.contains_key(*name)) {
-        errors.push(path.child(name).required(""));
+        errors.push(path.path().child(name).required(""));
     }
     if schema.is_embedded {
         for name in ["apiVersion", "kind"] {
             if map.get(name).and_then(Value::as_str).unwrap_or_default().is_empty() {
-                errors.push(path.child(name).required(""));
+                errors.push(path.path().child(name).required(""));
             }
         }
     }
@@ -174,31 +182,32 @@ fn properties(
         let inner = schema.member(name);
         match inner {
             Some(inner) => {
-                walk(inner, child, was, inner.is_embedded, &path.child(name), errors);
+                walk(inner, child, was, inner.is_embedded, &At::Field(path, name), errors);
             }
             None if matches!(schema.additional_properties, Some(OrBool::Bool(false))) => {
-                errors.push(path.child(name).forbidden("is not allowed"));
+                errors.push(path.path().child(name).forbidden("is not allowed"));
             }
             None => {}
         }
     }
 }
 
-fn items(schema: &Structural, list: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn items(schema: &Structural, list: &[Value], path: &At<'_>, errors: &mut Vec<FieldError>) {
     let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
     if let Some(least) = schema.min_items.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} items");
-        errors.push(path.invalid(&Value::from(count), detail));
+        errors.push(path.path().invalid(&Value::from(count), detail));
     }
     if let Some(most) = schema.max_items.filter(|most| count > *most) {
-        errors.push(path.too_many(list.len(), usize::try_from(most).unwrap_or_default()));
+        errors.push(path.path().too_many(list.len(), usize::try_from(most).unwrap_or_default()));
     }
-    if schema.unique_items && (1..list.len()).any(|i| list[..i].contains(&list[i])) {
+    let mut seen = HashSet::new();
+    if schema.unique_items && !list.iter().all(|item| seen.insert(item)) {
         errors.push(unplaced(format!("{path} in body shouldn't contain duplicates")));
     }
     if let Some(inner) = &schema.items {
         for (index, child) in list.iter().enumerate() {
-            walk(inner, child, None, inner.is_embedded, &path.index(index), errors);
+            walk(inner, child, None, inner.is_embedded, &At::Item(path, index), errors);
         }
     }
 }
@@ -208,7 +217,7 @@ fn lists(
     schema: &Structural,
     value: &Value,
     old: Option<&Value>,
-    path: &Path,
+    path: &At<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     match value {
@@ -220,20 +229,22 @@ fn lists(
                     continue;
                 }
                 if let Some(inner) = schema.member(name) {
-                    lists(inner, child, was, &path.child(name), errors);
+                    lists(inner, child, was, &At::Field(path, name), errors);
                 }
             }
         }
         Value::Array(list) => {
-            let keys: Vec<Option<Value>> = list.iter().map(|item| identity(schema, item)).collect();
-            for (index, key) in keys.iter().enumerate() {
-                if let Some(key) = key.as_ref().filter(|_| keys[..index].contains(key)) {
-                    errors.push(path.index(index).duplicate(key));
+            let mut seen = HashSet::new();
+            for (index, item) in list.iter().enumerate() {
+                let Some(key) = identity(schema, item) else { break };
+                if errors.len() < MOST_ERRORS && seen.contains(&key) {
+                    errors.push(At::Item(path, index).path().duplicate(&key));
                 }
+                seen.insert(key);
             }
             if let Some(inner) = &schema.items {
                 for (index, child) in list.iter().enumerate() {
-                    lists(inner, child, None, &path.index(index), errors);
+                    lists(inner, child, None, &At::Item(path, index), errors);
                 }
             }
         }
@@ -241,12 +252,14 @@ fn lists(
     }
 }
 
-fn identity(schema: &Structural, item: &Value) -> Option<Value> {
+/// Returns what tells an item of a list from the others; `None` where the list does not ask for that.
+fn identity<'v>(schema: &Structural, item: &'v Value) -> Option<Cow<'v, Value>> {
     match schema.list_type.as_deref() {
-        Some("set") => Some(item.clone()),
+        Some("set") => Some(Cow::Borrowed(item)),
         Some("map") => {
             let keys = schema.list_keys.iter();
-            Some(keys.filter_map(|k| item.get(k).map(|v| (k.clone(), v.clone()))).collect())
+            let keys = keys.filter_map(|k| item.get(k).map(|v| (k.clone(), v.clone())));
+            Some(Cow::Owned(keys.collect()))
         }
         _ => None,
     }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::at::At;
 use super::metadata;
 use crate::members::Before;
 use crate::schema::Structural;
-use crate::schema::decode::Error;
+use crate::schema::decode::{Error, Notes};
 
 /// Drops the fields that a schema does not know, and lists them as strict decoding does. What is as in `old` has been through this.
 pub(super) fn prune(
@@ -13,9 +14,9 @@ pub(super) fn prune(
     document: &mut Value,
     old: Option<&Value>,
 ) -> Result<Vec<String>, Error> {
-    let mut unknown = Vec::new();
-    walk(schema, document, old, true, "", &mut unknown)?;
-    Ok(unknown)
+    let mut unknown = Notes::default();
+    walk(schema, document, old, true, At::Root, &mut unknown)?;
+    Ok(unknown.into_vec())
 }
 
 fn walk(
@@ -23,8 +24,8 @@ fn walk(
     value: &mut Value,
     old: Option<&Value>,
     is_object_root: bool,
-    path: &str,
-    unknown: &mut Vec<String>,
+    at: At<'_>,
+    unknown: &mut Notes,
 ) -> Result<(), Error> {
     match value {
         Value::Object(map) => {
@@ -36,10 +37,11 @@ fn walk(
                 if was == Some(child) {
                     continue;
                 }
-                let step = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let step = At::Field(&at, key);
                 if is_object_root && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
-                    if key == "metadata" && !path.is_empty() && child.is_object() {
-                        let settled = metadata(child, &step)?;
+                    let is_embedded = !matches!(at, At::Root);
+                    if key == "metadata" && is_embedded && child.is_object() {
+                        let settled = metadata(child, &step.to_string())?;
                         unknown.extend(settled.strict);
                         *child = settled.value;
                     }
@@ -47,11 +49,11 @@ fn walk(
                 }
                 match schema.member(key) {
                     Some(inner) => {
-                        walk(inner, child, was, inner.is_embedded, &step, unknown)?;
+                        walk(inner, child, was, inner.is_embedded, step, unknown)?;
                     }
                     None if free => {}
                     None => {
-                        unknown.push(format!("unknown field \"{step}\""));
+                        unknown.add(|| format!("unknown field \"{step}\""));
                         dropped.push(key.clone());
                     }
                 }
@@ -63,8 +65,8 @@ fn walk(
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (index, child) in list.iter_mut().enumerate() {
-                    let step = format!("{path}[{index}]");
-                    walk(items, child, None, items.is_embedded, &step, unknown)?;
+                    let step = At::Item(&at, index);
+                    walk(items, child, None, items.is_embedded, step, unknown)?;
                 }
             }
         }

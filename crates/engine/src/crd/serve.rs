@@ -13,7 +13,7 @@ use super::{Custom, Scale};
 use crate::core::Core;
 use crate::resource::{Origin, Resource, STORED, Subresource, opening, qualified};
 use crate::schema::Structural;
-use crate::store::{Body, Object, Write, WriteError};
+use crate::store::{Body, Object, Unreadable, Write, WriteError};
 use crate::table::{Columns, PrinterColumn};
 
 const COLLECTION: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -109,13 +109,24 @@ pub(crate) fn sync(core: &Core) {
 fn definitions(core: &Core) -> Vec<(Object, Value)> {
     let page = core.store.list(COLLECTION, "", None, usize::MAX, None);
     let items = page.map(|p| p.items).unwrap_or_default();
-    items
-        .into_iter()
-        .map(|(_, o)| {
-            let value = o.value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-            (o, value)
-        })
-        .collect()
+    let read = |(name, object): (Arc<str>, Object)| {
+        let crd = read(&name, &object)?;
+        Some((object, crd))
+    };
+    items.into_iter().filter_map(read).collect()
+}
+
+/// Reads a definition. One that cannot be read is left out, and the others are served.
+fn read(name: &str, object: &Object) -> Option<Value> {
+    let value = object.value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let log = |why: &Unreadable| {
+        tracing::error!(
+            error = why as &dyn std::error::Error,
+            name,
+            "a CustomResourceDefinition cannot be read and is not served; delete it and create it again"
+        );
+    };
+    value.inspect_err(log).ok()
 }
 
 /// The names that another definition of the group, older or already accepted, has taken.
@@ -172,8 +183,7 @@ pub(crate) async fn settle(core: &Arc<Core>) {
     for (object, crd) in definitions(core) {
         let name = text(&crd["metadata"], "name").to_owned();
         if crd["metadata"]["deletionTimestamp"].is_string() {
-            let core = Arc::clone(core);
-            tokio::spawn(async move { finish(&core, &name).await });
+            start_finishing(core, name);
             continue;
         }
         let all = definitions(core);
@@ -234,11 +244,24 @@ fn condition(crd: &mut Value, state: (&str, &str), why: (&str, &str), now: &str)
     }
 }
 
+/// Starts a task that carries out the deletion of a definition, unless there is one.
+fn start_finishing(core: &Arc<Core>, name: String) {
+    if !core.terminating().insert(name.clone()) {
+        return;
+    }
+    let core = Arc::clone(core);
+    tokio::spawn(async move {
+        finish(&core, &name).await;
+        core.terminating().remove(&name);
+    });
+}
+
 /// Deletes the objects of a definition that is being deleted, and then lets it go.
 async fn finish(core: &Arc<Core>, name: &str) {
-    loop {
+    let stopping = core.stopping();
+    while !*stopping.borrow() {
         let Some(object) = core.store.get(COLLECTION, name) else { return };
-        let crd = object.value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let Some(crd) = read(name, &object) else { return };
         let finalizers = words(&crd["metadata"]["finalizers"]);
         if !finalizers.iter().any(|f| f == FINALIZER) {
             return;
@@ -264,7 +287,8 @@ async fn delete_instances(core: &Core, crd: &Value) -> usize {
     let Ok(page) = core.store.list(&collection, "", None, usize::MAX, None) else { return 0 };
     let mut left = 0;
     for (key, object) in page.items {
-        let mut value = object.value("", "");
+        // Nobody can take finalizers off what cannot be read: it goes at once.
+        let mut value = object.value("", "").unwrap_or_default();
         let has_finalizers =
             value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
         left += usize::from(has_finalizers);
@@ -272,8 +296,8 @@ async fn delete_instances(core: &Core, crd: &Value) -> usize {
         if has_finalizers && is_marked {
             continue;
         }
-        value["metadata"]["deletionTimestamp"] =
-            crate::schema::times::write(core.clock.now(), false).into();
+        let now = crate::schema::times::write(core.clock.now(), false);
+        value["metadata"]["deletionTimestamp"] = now.into();
         value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         let write = Write {
             collection: Arc::clone(&collection),
@@ -302,7 +326,7 @@ pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
         super::default(&mut crd);
         let name = text(&crd["metadata"], "name").to_owned();
         let seen = core.store.get(COLLECTION, &name);
-        let stored = seen.as_ref().map(|o| o.value("", ""));
+        let stored = seen.as_ref().and_then(|object| read(&name, object));
         if stored.as_ref().is_some_and(|s| s["spec"] == crd["spec"]) {
             continue;
         }
@@ -329,5 +353,7 @@ pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
         }
     }
     sync(core);
+    // What was on its way when the engine stopped goes on.
+    settle(core).await;
     Ok(())
 }

@@ -49,9 +49,21 @@ pub(crate) fn item(list: Shape<'_>, item: &Value) -> Result<Box<str>, String> {
     Ok(format!("k:{}", Value::Object(keys)).into())
 }
 
-/// Writes a path for people, as in `.spec.containers[name="a"].image`.
+/// How much of a path is written.
+const LONGEST: usize = 4096;
+
+/// Writes a path for people, as in `.spec.containers[name="a"].image`; one that is very long is cut off.
 pub(crate) fn display(path: &[&str]) -> String {
-    path.iter().map(|element| display_element(element)).collect()
+    let mut shown = String::new();
+    for element in path {
+        shown.push_str(&display_element(element));
+        if let Some((end, _)) = shown.char_indices().nth(LONGEST) {
+            shown.truncate(end);
+            shown.push_str("...");
+            break;
+        }
+    }
+    shown
 }
 
 /// Writes one path element for people.

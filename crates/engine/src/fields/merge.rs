@@ -24,17 +24,18 @@ fn place(live: Option<&Value>, applied: Option<&Value>, shape: Option<Shape<'_>>
             (!merged.is_empty()).then_some(Value::Object(merged))
         }
         Atom::List(list) => {
-            let items = |value: Option<&Value>| {
-                value.and_then(Value::as_array).cloned().unwrap_or_default()
-            };
             let (left, right) = (items(live), items(applied));
             if left.is_empty() && right.is_empty() {
                 return applied.or(live).cloned();
             }
-            let merged = lists(&left, &right, list);
+            let merged = lists(left, right, list);
             (!merged.is_empty()).then_some(Value::Array(merged))
         }
     }
+}
+
+fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn maps(
@@ -44,13 +45,12 @@ fn maps(
 ) -> Map<String, Value> {
     let names = live.into_iter().chain(applied).flat_map(Map::keys);
     let names: BTreeSet<&String> = names.collect();
-    let find =
-        |map: Option<&Map<String, Value>>, name: &str| map.and_then(|map| map.get(name)).cloned();
     names
         .into_iter()
         .filter_map(|name| {
-            let (left, right) = (find(live, name), find(applied, name));
-            let merged = place(left.as_ref(), right.as_ref(), entry(shape, name).0)?;
+            let left = live.and_then(|live| live.get(name));
+            let right = applied.and_then(|applied| applied.get(name));
+            let merged = place(left, right, entry(shape, name).0)?;
             Some((name.clone(), merged))
         })
         .collect()

@@ -50,21 +50,13 @@ fn hollow_out(value: &mut Value) {
 
 /// Drops what [`remove`] left null, which is where the whole object is not.
 pub(crate) fn drop_hollow(object: &mut Value, whole: &Value) {
-    match object {
-        Value::Object(members) => members.retain(|name, member| {
-            let before = whole.get(name).unwrap_or(&Value::Null);
-            drop_hollow(member, before);
-            !member.is_null() || before.is_null()
-        }),
-        // Items have no null to drop and may have moved: they are looked at as they are.
-        Value::Array(items) => {
-            for item in items {
-                let before = item.clone();
-                drop_hollow(item, &before);
-            }
-        }
-        _ => {}
-    }
+    // The items of lists have no null to drop and may have moved: they stay as they are.
+    let Some(members) = object.as_object_mut() else { return };
+    members.retain(|name, member| {
+        let before = whole.get(name).unwrap_or(&Value::Null);
+        drop_hollow(member, before);
+        !member.is_null() || before.is_null()
+    });
 }
 
 #[cfg(test)]

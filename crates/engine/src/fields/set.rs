@@ -186,22 +186,31 @@ impl Set {
         });
     }
 
-    /// Lists the paths: those that end here first, then the longer ones.
-    pub(crate) fn paths(&self) -> Vec<Vec<&str>> {
+    /// Lists the first paths, no more than so many: those that end here first, then the longer ones.
+    pub(crate) fn paths(&self, at_most: usize) -> Vec<Vec<&str>> {
         let mut paths = Vec::new();
-        self.collect_paths(&mut Vec::new(), &mut paths);
+        self.collect_paths(&mut Vec::new(), &mut paths, at_most);
         paths
     }
 
-    fn collect_paths<'a>(&'a self, prefix: &mut Vec<&'a str>, paths: &mut Vec<Vec<&'a str>>) {
-        for (element, _) in self.nodes.iter().filter(|(_, node)| node.is_member) {
+    fn collect_paths<'a>(
+        &'a self,
+        prefix: &mut Vec<&'a str>,
+        paths: &mut Vec<Vec<&'a str>>,
+        at_most: usize,
+    ) {
+        let left = at_most.saturating_sub(paths.len());
+        for (element, _) in self.nodes.iter().filter(|(_, node)| node.is_member).take(left) {
             prefix.push(element);
             paths.push(prefix.clone());
             prefix.pop();
         }
         for (element, node) in &self.nodes {
+            if paths.len() >= at_most {
+                return;
+            }
             prefix.push(element);
-            node.children.collect_paths(prefix, paths);
+            node.children.collect_paths(prefix, paths, at_most);
             prefix.pop();
         }
     }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::split;
 use crate::core::Core;
+use crate::resource::Resource;
 use crate::rest::internal;
 use crate::selector::Labels;
 
@@ -81,7 +82,7 @@ fn list(
 ) -> Vec<Value> {
     let page = core.store.list(collection, &format!("{namespace}/"), None, usize::MAX, None);
     let items = page.map(|page| page.items).unwrap_or_default();
-    items.into_iter().map(|(_, object)| object.value(api_version, kind)).collect()
+    items.into_iter().filter_map(|(_, object)| object.value(api_version, kind).ok()).collect()
 }
 
 async fn store(core: &Arc<Core>, namespace: &str, budget: &Value, status: Value) {
@@ -116,7 +117,7 @@ fn status(core: &Core, budget: &Value, pods: &[Value], namespace: &str) -> Value
         is_ready && pod["metadata"]["deletionTimestamp"].is_null() && !disrupted.contains_key(name)
     };
     let healthy = i64::try_from(covered.iter().filter(is_healthy).count()).unwrap_or(i64::MAX);
-    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let mut status = json!({
         "disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired,
         "expectedPods": expected, "observedGeneration": budget["metadata"]["generation"],
@@ -165,7 +166,7 @@ fn expectation(core: &Core, budget: &Value, pods: &[&Value], namespace: &str) ->
     let there = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     if let Some(most) = spec.get("maxUnavailable").filter(|v| !v.is_null()) {
         let expected = scale(core, pods, namespace);
-        return (expected, (expected - share(most, expected)).max(0));
+        return (expected, expected.saturating_sub(share(most, expected)).max(0));
     }
     match spec.get("minAvailable").filter(|v| !v.is_null()) {
         Some(Value::Number(least)) => (there, least.as_i64().unwrap_or(0)),
@@ -186,7 +187,8 @@ fn share(value: &Value, of: i64) -> i64 {
         .as_str()
         .and_then(|text| text.strip_suffix('%'))
         .and_then(|text| text.parse::<i64>().ok());
-    (percent.unwrap_or(0) * of + 99).div_euclid(100)
+    let of_hundred = percent.unwrap_or(0).saturating_mul(of);
+    of_hundred.saturating_add(99).div_euclid(100)
 }
 
 /// Adds up the replicas that the controllers of the pods want.
@@ -196,11 +198,23 @@ fn scale(core: &Core, pods: &[&Value], namespace: &str) -> i64 {
         let Some((uid, replicas)) = controller(core, pod, namespace) else { continue };
         wanted.insert(uid, replicas);
     }
-    wanted.values().sum()
+    wanted.values().fold(0, |sum, replicas| sum.saturating_add(*replicas))
 }
 
-/// Finds the controller that decides how many there are of a pod: a ReplicaSet's Deployment, if it has one.
-fn controller(core: &Core, object: &Value, namespace: &str) -> Option<(String, i64)> {
+/// Finds the controller that decides how many there are of a pod: a ReplicaSet's Deployment, if it has one. No further:
+/// nothing keeps a ReplicaSet from naming itself as its owner.
+fn controller(core: &Core, pod: &Value, namespace: &str) -> Option<(String, i64)> {
+    let (resource, found) = owner(core, pod, namespace)?;
+    let above = if resource.kind == "ReplicaSet" { owner(core, &found, namespace) } else { None };
+    let replicas = |found: &Value| {
+        let uid = found["metadata"]["uid"].as_str()?.to_owned();
+        Some((uid, found["spec"]["replicas"].as_i64()?))
+    };
+    above.and_then(|(_, above)| replicas(&above)).or_else(|| replicas(&found))
+}
+
+/// Finds the object that controls another.
+fn owner(core: &Core, object: &Value, namespace: &str) -> Option<(Arc<Resource>, Value)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
     let served = core.registry.served();
@@ -208,14 +222,6 @@ fn controller(core: &Core, object: &Value, namespace: &str) -> Option<(String, i
     let found = core
         .store
         .get(&resource.storage, &resource.key(Some(namespace), owner["name"].as_str()?))?;
-    let found = found.value(&resource.api_version(), &resource.kind);
-    if found["metadata"]["uid"] != owner["uid"] {
-        return None;
-    }
-    if resource.kind == "ReplicaSet"
-        && let Some(above) = controller(core, &found, namespace)
-    {
-        return Some(above);
-    }
-    Some((found["metadata"]["uid"].as_str()?.to_owned(), found["spec"]["replicas"].as_i64()?))
+    let found = found.value(&resource.api_version(), &resource.kind).ok()?;
+    (found["metadata"]["uid"] == owner["uid"]).then(|| (Arc::clone(resource), found))
 }

@@ -13,7 +13,10 @@ use crate::fields::remove::{drop_hollow, remove};
 use crate::fields::{Set, Versions, Write, element, note_update, zero};
 use crate::schema::Shape;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+
+/// No more conflicts than this are listed.
+const MOST_CONFLICTS: usize = 1000;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -88,10 +91,10 @@ pub fn apply(
     match attempt(live, applied, write, shape, force) {
         Err(Error::Conflicts(conflicts)) if write.manager == "kubectl" => {
             // What client-side apply wrote and nobody changed since may be taken over without force.
-            let taken = last_applied(live, write, shape);
+            let (taken, found) = (last_applied(live, write, shape), conflicts.fields.len());
             let left: Vec<_> =
                 conflicts.fields.into_iter().filter(|(_, field)| !taken.contains(field)).collect();
-            if left.is_empty() {
+            if left.is_empty() && found < MOST_CONFLICTS {
                 attempt(live, applied, write, shape, true)
             } else {
                 Err(Error::Conflicts(Conflicts { fields: left }))
@@ -179,7 +182,8 @@ fn settle_ownership(
         }
         let Some(compared) = versions.at(&entry.api_version) else { return false };
         let taken = entry.set.intersection(&compared.modified.union(&compared.added));
-        conflicts.extend(taken.paths().iter().map(|path| (other.clone(), element::display(path))));
+        let paths = taken.paths(MOST_CONFLICTS.saturating_sub(conflicts.len()));
+        conflicts.extend(paths.iter().map(|path| (other.clone(), element::display(path))));
         entry.set.subtract(&taken);
         entry.set.subtract(&compared.removed);
         !entry.set.is_empty()
@@ -229,11 +233,11 @@ fn prune(
 }
 
 /// Finds the fields that `kubectl apply` wrote last and that still have those values.
-fn last_applied(live: &Value, write: &Write<'_>, shape: Option<Shape<'_>>) -> Vec<String> {
+fn last_applied(live: &Value, write: &Write<'_>, shape: Option<Shape<'_>>) -> HashSet<String> {
     let text = live["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
-    let Ok(last) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+    let Ok(last) = serde_json::from_str::<Value>(text) else { return HashSet::new() };
     if last["apiVersion"] != write.api_version {
-        return Vec::new();
+        return HashSet::new();
     }
     let compared = crate::fields::compare::compare(&last, live, shape);
     let set = collect(&last, shape);
@@ -241,7 +245,7 @@ fn last_applied(live: &Value, write: &Write<'_>, shape: Option<Shape<'_>>) -> Ve
         .difference(&compared.modified)
         .difference(&compared.added)
         .difference(&compared.removed);
-    set.paths().iter().map(|path| element::display(path)).collect()
+    set.paths(usize::MAX).iter().map(|path| element::display(path)).collect()
 }
 
 /// Keeps the annotation of client-side apply in step, so that a user may go back to it.

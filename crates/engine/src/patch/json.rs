@@ -5,6 +5,7 @@
 //! is ignored.
 
 use super::{Error, type_name};
+use crate::depth::{MAX_DEPTH, TOO_DEEP, measure};
 use crate::quote::quote;
 use serde_json::{Map, Value};
 
@@ -13,6 +14,43 @@ pub const MAX_OPERATIONS: usize = 10_000;
 
 /// How many bytes of JSON all `copy` operations of one patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
+
+/// How many values all operations of one patch may look at or push aside. Each operation may move a long list by one item, or
+/// a large value to another place, and there may be thousands of them.
+const MAX_WORK: usize = 100_000_000;
+
+/// What the operations of a patch have used up so far.
+#[derive(Default)]
+struct Used {
+    copied: usize,
+    work: usize,
+}
+
+impl Used {
+    fn copy(&mut self, bytes: usize) -> Result<(), String> {
+        self.copied += bytes;
+        if self.copied > MAX_COPIED {
+            return Err(format!("copies add more than {MAX_COPIED} bytes"));
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, values: usize) -> Result<(), String> {
+        self.work += values;
+        if self.work > MAX_WORK {
+            return Err(format!("the operations move more than {MAX_WORK} values"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a value that would be too deep at a path. The path leads through what is there, so it is no deeper than that.
+    fn place(&mut self, path: &str, value: &Value) -> Result<(), String> {
+        let found = measure(value);
+        self.work(found.values)?;
+        let above = path.matches('/').count();
+        if above + found.depth > MAX_DEPTH { Err(TOO_DEEP.to_owned()) } else { Ok(()) }
+    }
+}
 
 /// A patch whose operations have been read.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +89,9 @@ impl Patch {
 
     /// Carries out the operations in order. After an error `object` is half changed: give a copy.
     pub fn apply(self, object: &mut Value) -> Result<(), Error> {
-        let mut copied = 0;
+        let mut used = Used::default();
         for operation in self.operations {
-            operation.apply(object, &mut copied).map_err(Error::DoesNotApply)?;
+            operation.apply(object, &mut used).map_err(Error::DoesNotApply)?;
         }
         Ok(())
     }
@@ -97,29 +135,34 @@ impl Operation {
         Ok(operation)
     }
 
-    fn apply(self, object: &mut Value, copied: &mut usize) -> Result<(), String> {
+    fn apply(self, object: &mut Value, used: &mut Used) -> Result<(), String> {
         let path = self.path.ok_or("operation has no path")?;
         match self.op.as_str() {
-            "add" => Place::find(object, &path)?.add(self.value),
-            "remove" => Place::find(object, &path)?.remove().map(drop),
+            "add" => {
+                used.place(&path, &self.value)?;
+                Place::find(object, &path)?.add(self.value, used)
+            }
+            "remove" => Place::find(object, &path)?.remove(used).map(drop),
             "replace" if path.is_empty() && (self.value.is_object() || self.value.is_array()) => {
                 *object = self.value;
                 Ok(())
             }
-            "replace" => Place::find(object, &path)?.set(self.value),
+            "replace" => {
+                used.place(&path, &self.value)?;
+                Place::find(object, &path)?.set(self.value)
+            }
             "move" => {
                 let from = self.from.ok_or("move has no from")?;
-                let value = Place::find(object, &from)?.remove()?;
-                Place::find(object, &path)?.add(value)
+                let value = Place::find(object, &from)?.remove(used)?;
+                used.place(&path, &value)?;
+                Place::find(object, &path)?.add(value, used)
             }
             "copy" => {
                 let from = self.from.ok_or("copy has no from")?;
-                let value = Place::find(object, &from)?.get()?.cloned();
-                *copied += value.as_ref().map_or(0, size);
-                if *copied > MAX_COPIED {
-                    return Err(format!("copies add more than {MAX_COPIED} bytes"));
-                }
-                Place::find(object, &path)?.add(value.unwrap_or_default())
+                let value = Place::find(object, &from)?.get()?.unwrap_or(&Value::Null).clone();
+                used.copy(size(&value))?;
+                used.place(&path, &value)?;
+                Place::find(object, &path)?.add(value, used)
             }
             "test" if path.is_empty() => same(&path, *object == self.value),
             "test" => {
@@ -206,24 +249,29 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    fn add(self, value: Value) -> Result<(), String> {
+    fn add(self, value: Value, used: &mut Used) -> Result<(), String> {
         match self {
             Self::Member(members, key) => {
                 members.insert(key, value);
             }
             Self::Item(items, key) if key == "-" => items.push(value),
-            Self::Item(items, key) => items.insert(item_index(&key, items.len() + 1)?, value),
+            Self::Item(items, key) => {
+                let index = item_index(&key, items.len() + 1)?;
+                used.work(items.len() - index)?;
+                items.insert(index, value);
+            }
         }
         Ok(())
     }
 
-    fn remove(self) -> Result<Value, String> {
+    fn remove(self, used: &mut Used) -> Result<Value, String> {
         match self {
             Self::Member(members, key) => {
                 members.remove(&key).ok_or_else(|| format!("there is no member {}", quote(&key)))
             }
             Self::Item(items, key) => {
                 let index = item_index(&key, items.len())?;
+                used.work(items.len() - index)?;
                 Ok(items.remove(index))
             }
         }
@@ -321,6 +369,39 @@ mod tests {
             refused.to_string(),
             "The allowed maximum operations in a JSON patch is 10000, got 10001"
         );
+    }
+
+    #[test]
+    fn no_operation_makes_an_object_too_deep() {
+        let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+        // Each copy into its own deepest place doubles the depth: 13 of them overflow the stack of a thread.
+        let double = |power: u32| json!({"op": "copy", "from": "/a", "path": "/a".repeat(2_usize.pow(power) + 1)});
+        for (object, patch, fits) in [
+            (deep(2), json!([double(0), double(1), double(2)]), true),
+            (deep(2), (0..13).map(double).collect(), false),
+            (deep(98), json!([{"op": "add", "path": "/b", "value": 1}]), true),
+            (json!({}), json!([{"op": "add", "path": "/a", "value": deep(98)}]), true),
+            (json!({}), json!([{"op": "add", "path": "/a", "value": deep(99)}]), false),
+            (json!({}), json!([{"op": "replace", "path": "/a", "value": deep(99)}]), false),
+            (
+                json!({"a": deep(60), "b": deep(60)}),
+                json!([{"op": "move", "from": "/a", "path": format!("/b{}", "/a".repeat(60))}]),
+                false,
+            ),
+        ] {
+            let mut result = object.clone();
+            let applied = Patch::decode(patch.clone()).unwrap().apply(&mut result);
+            assert_eq!(applied.is_ok(), fits, "{patch}");
+            assert!(measure(&result).depth <= MAX_DEPTH, "{patch}");
+        }
+    }
+
+    #[test]
+    fn many_operations_cannot_move_a_long_list_for_ever() {
+        let mut object = json!({"list": vec![0; 1_000_000]});
+        let first = json!({"op": "add", "path": "/list/0", "value": 0});
+        let refused = Patch::decode(Value::Array(vec![first; MAX_OPERATIONS])).unwrap();
+        assert!(refused.apply(&mut object).unwrap_err().to_string().contains("move more than"));
     }
 
     #[test]

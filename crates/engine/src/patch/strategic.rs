@@ -9,6 +9,7 @@ mod list;
 use super::{Error, go_value, type_name};
 use crate::schema::Shape;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -127,7 +128,8 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Error::Malformed("invalid patch format of retainKeys".into());
     let Value::Array(retained) = retained else { return Err(bad()) };
-    let is_retained = |name: &str| retained.iter().any(|key| key == name);
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let is_retained = |name: &str| retained.contains(name);
     let is_directive = |name: &str| name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
     if patch
         .iter()

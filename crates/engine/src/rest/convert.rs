@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::resource::Resource;
-use crate::store::Object;
+use crate::store::{Object, Unreadable};
 
 /// Tells whether an object can be answered as it is kept, without reading it.
 pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {
@@ -22,8 +22,8 @@ pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {
 }
 
 /// Reads an object as the resource is served.
-pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
-    let mut value = object.value(&resource.api_version(), &resource.kind);
+pub(crate) fn value(resource: &Resource, object: &Object) -> Result<Value, Unreadable> {
+    let mut value = object.value(&resource.api_version(), &resource.kind)?;
     if !is_kept_as_served(resource) {
         if let Some(custom) = &resource.custom {
             custom.default(&mut value, None);
@@ -33,7 +33,7 @@ pub(crate) fn value(resource: &Resource, object: &Object) -> Value {
             autoscaler::served(&mut value)
         }
     }
-    value
+    Ok(value)
 }
 
 /// Gives an object as it is kept.

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, convert, decode, meta, owner, refused, strategy};
+use super::{Call, Reply, addresses, convert, decode, meta, owner, refusal, refused, strategy};
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Write, WriteError};
+
+/// How many names are tried for an object that has only the beginning of one, as a real server does.
+const NAMES: usize = 8;
 
 /// What a write left behind.
 pub(super) enum Written {
@@ -28,7 +31,10 @@ pub(super) enum Owners {
 impl Written {
     pub(super) fn reply(&self, call: &Call, code: u16) -> Reply {
         match self {
-            Self::Stored(object) => call.show(code, object),
+            // What was just written can be read.
+            Self::Stored(object) => {
+                call.show(code, object).unwrap_or_else(|status| refusal(&status))
+            }
             Self::WouldBe(value) => call.show_value(code, value),
         }
     }
@@ -49,16 +55,29 @@ pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer
     if !is_generated {
         return create_named(call, object, owners).await;
     }
-    let mut tries = 8;
-    loop {
+    create_generated(call, object, owners, || meta::generated_name(&base)).await
+}
+
+/// Makes an object under the first of the names that nothing else has.
+async fn create_generated(
+    call: &Call,
+    object: Value,
+    owners: Owners,
+    name: impl Fn() -> String,
+) -> Answer<Written> {
+    let mut taken = String::new();
+    for _ in 0..NAMES {
+        taken = name();
         let mut object = object.clone();
-        meta::set(&mut object, "name", Some(meta::generated_name(&base).into()));
-        tries -= 1;
+        meta::set(&mut object, "name", Some(taken.as_str().into()));
         match create_named(call, object, owners).await {
-            Err(status) if status.reason == "AlreadyExists" && tries > 0 => {}
+            Err(status) if status.reason == "AlreadyExists" => {}
             done => return done,
         }
     }
+    let mut status = Status::already_exists(&call.resource, &taken);
+    status.message += ", the server was not able to generate a unique name for the object";
+    Err(status.retry_after(1))
 }
 
 async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<Written> {
@@ -75,6 +94,7 @@ async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<
     meta::set(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
     meta::set(&mut object, "creationTimestamp", Some(meta::time(call.core.clock.now())));
     check_namespace(call, meta::text(&object, "name"))?;
+    let _turn = addresses::turn(call).await;
     strategy::create(call, &mut object)?;
     let name = meta::text(&object, "name").to_owned();
     store_new(call, &name, object).await
@@ -119,9 +139,8 @@ fn check_namespace(call: &Call, name: &str) -> Answer<()> {
         return Err(Status::not_found(namespaces, namespace));
     };
     // Most namespaces live, and that shows without reading them.
-    if !found.mentions(b"deletionTimestamp")
-        || !meta::is_deleting(&convert::value(namespaces, &found))
-    {
+    let is_going = || convert::value(namespaces, &found).is_ok_and(|n| meta::is_deleting(&n));
+    if !found.mentions(b"deletionTimestamp") || !is_going() {
         return Ok(());
     }
     let why = format!(
@@ -150,4 +169,48 @@ pub(super) fn match_namespace(call: &Call, object: &mut Value) -> Answer<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{Engine, Settings};
+
+    #[tokio::test]
+    async fn a_generated_name_that_is_taken_is_tried_again_and_never_overwritten() {
+        let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+        let served = engine.core.registry.served();
+        let maps = served.find("", "v1", "configmaps").unwrap();
+        let call = Call::internal(&engine.core, maps, Some("default"), None);
+        let tried = Cell::new(0);
+        // Each name comes three times.
+        let name = || {
+            tried.set(tried.get() + 1);
+            format!("map-{}", (tried.get() - 1) / 3)
+        };
+        let make = |data: &str| {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": data},
+                "metadata": {"generateName": "map-", "namespace": "default"}});
+            create_generated(&call, object, Owners::ToBeNoted, name)
+        };
+        let name_of = |made: Answer<Written>| match made {
+            Ok(Written::Stored(object)) => {
+                let value = object.value("v1", "ConfigMap").unwrap();
+                Ok((value["metadata"]["name"].clone(), value["data"]["a"].clone()))
+            }
+            Ok(Written::WouldBe(_)) => panic!("it was to be stored"),
+            Err(status) => Err((status.code, status.reason, status.message)),
+        };
+        assert_eq!(name_of(make("1").await), Ok((json!("map-0"), json!("1"))));
+        assert_eq!(name_of(make("2").await), Ok((json!("map-1"), json!("2"))));
+        let first = engine.core.store.get("configmaps", "default/map-0").unwrap();
+        assert_eq!(first.value("v1", "ConfigMap").unwrap()["data"]["a"], "1");
+        let taken = || "map-0".to_owned();
+        let object = json!({"metadata": {"generateName": "map-", "namespace": "default"}});
+        let refused = create_generated(&call, object, Owners::ToBeNoted, taken).await;
+        let why = "configmaps \"map-0\" already exists, the server was not able to generate a unique name for the object";
+        assert_eq!(name_of(refused), Err((409, "AlreadyExists", why.to_owned())));
+    }
 }

@@ -60,6 +60,11 @@ pub(super) fn outcome(
     old: Option<&Value>,
     strict: &[String],
 ) -> Answer<Result<Value, String>> {
+    if !document.is_object() {
+        let found = crate::patch::type_name(&document);
+        let into = "Go value of type map[string]interface {}";
+        return Ok(Err(format!("json: cannot unmarshal {found} into {into}")));
+    }
     let decoded = match of_value(call, document, old) {
         Ok(decoded) => decoded,
         Err(err) => return Ok(Err(err.to_string())),

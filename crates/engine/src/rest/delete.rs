@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::select::Selection;
@@ -67,13 +68,14 @@ pub(super) async fn collection(call: &Call) -> Answer<Reply> {
     let listed = list::list(call, &selection)?;
     let mut items = Vec::with_capacity(listed.items.len());
     for (key, object) in &listed.items {
-        let name = key.rsplit('/').next().unwrap_or(key);
-        let mut item = call.value(object);
+        let name = list::name_of(key);
+        let mut item = call.value(name, object).unwrap_or_default();
         if let (Origin::BuiltIn, Some(fields)) = (&call.resource.origin, item.as_object_mut()) {
             fields.remove("apiVersion");
             fields.remove("kind");
         }
-        items.push(item);
+        // What cannot be read is deleted, and not shown.
+        items.extend(Some(item).filter(Value::is_object));
         match delete(call, name, &options).await {
             Err(status) if status.reason != "NotFound" => return Err(status),
             _ => {}
@@ -225,7 +227,13 @@ pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> Answer
     loop {
         let seen = store.get(&resource.storage, &key);
         let seen = seen.ok_or_else(|| Status::not_found(resource, name))?;
-        let object = call.value(&seen);
+        let Ok(object) = call.value(name, &seen) else {
+            match delete_unread(call, &key, &seen, options).await? {
+                Ok(outcome) => return Ok(outcome),
+                Err(WriteError::Conflict) => continue,
+                Err(failed) => return Err(refused(resource, name, failed)),
+            }
+        };
         options.check_preconditions(call, &object)?;
         let (marked, removes) = match next(call, &object, options) {
             Step::Wait => return Ok(Outcome::Going(object)),
@@ -242,24 +250,52 @@ pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> Answer
             None => Ok(seen),
         };
         let done = match now {
-            Ok(now) if removes => remove(call, Arc::clone(&key), &now).await.map(Outcome::Gone),
-            Ok(now) => Ok(Outcome::Going(call.value(&now))),
-            Err(err) => Err(err),
+            Ok(now) if removes => remove(call, &key, &now).await,
+            done => done,
         };
         match done {
-            Ok(outcome) => return Ok(outcome),
+            Ok(now) if removes => return call.value(name, &now).map(Outcome::Gone),
+            Ok(now) => return call.value(name, &now).map(Outcome::Going),
             Err(WriteError::Conflict) => {}
             Err(failed) => return Err(refused(resource, name, failed)),
         }
     }
 }
 
-async fn remove(call: &Call, key: Arc<str>, now: &Object) -> Result<Value, WriteError> {
-    let collection = Arc::clone(&call.resource.storage);
+async fn remove(call: &Call, key: &Arc<str>, now: &Object) -> Result<Object, WriteError> {
+    let (collection, key) = (Arc::clone(&call.resource.storage), Arc::clone(key));
     let write = Write { collection, key, expected: Some(now.version()), body: None };
     let gone = call.core.store.write(write).await?;
     call.core.notice(&call.resource);
-    Ok(call.value(&gone))
+    Ok(gone)
+}
+
+/// What is left of an object that cannot be read.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Identity {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    uid: String,
+}
+
+/// Removes an object that cannot be read, at once: nobody can do what its finalizers wait for.
+async fn delete_unread(
+    call: &Call,
+    key: &Arc<str>,
+    seen: &Object,
+    options: &Options,
+) -> Answer<Result<Outcome, WriteError>> {
+    let identity: Identity = seen.metadata().unwrap_or_default();
+    let mut object = json!({"metadata": identity, "kind": call.resource.kind});
+    object["apiVersion"] = call.resource.api_version().into();
+    meta::set(&mut object, "resourceVersion", Some(seen.version().to_string().into()));
+    options.check_preconditions(call, &object)?;
+    if options.dry_run {
+        return Ok(Ok(Outcome::Gone(object)));
+    }
+    Ok(remove(call, key, seen).await.map(|_| Outcome::Gone(object)))
 }
 
 fn next(call: &Call, object: &Value, options: &Options) -> Step {
@@ -324,7 +360,7 @@ fn mark(object: &mut Value, now: jiff::Timestamp, grace: i64) {
 /// Moves the end of a grace period forward, but not into the past.
 fn shorten(object: &mut Value, now: jiff::Timestamp, from: i64, to: i64) {
     let ends: Option<jiff::Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
-    let less = jiff::SignedDuration::from_secs(from - to);
+    let less = jiff::SignedDuration::from_secs(from.saturating_sub(to));
     let ends = ends.and_then(|ends| ends.saturating_sub(less).ok()).unwrap_or(now).max(now);
     let to = if ends == now && to != 0 { 1 } else { to };
     meta::set(object, "deletionTimestamp", Some(meta::time(ends)));

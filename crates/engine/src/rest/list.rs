@@ -13,7 +13,7 @@ use super::select::Selection;
 use super::{Call, Reply, convert, options, read};
 use crate::resource::Origin;
 use crate::status::{Answer, Status};
-use crate::store::{Expired, Object};
+use crate::store::{Expired, Object, Unreadable};
 
 /// How many objects are looked at between two looks at the limit.
 const CHUNK: usize = 1000;
@@ -53,7 +53,8 @@ pub(super) struct Listed {
 pub(super) fn answer(call: &Call) -> Answer<Reply> {
     let selection = Selection::of(call)?;
     check_options(call)?;
-    let listed = list(call, &selection)?;
+    let mut listed = list(call, &selection)?;
+    listed.items.retain(|(key, object)| is_shown(call, key, object));
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), listed.version.to_string().into());
     if let Some(token) = &listed.carry_on {
@@ -65,7 +66,8 @@ pub(super) fn answer(call: &Call) -> Answer<Reply> {
     if call.form == Form::JSON && convert::is_kept_as_served(&call.resource) {
         return Ok(form::reply(200, "application/json", json(call, &metadata, &listed)));
     }
-    let values: Vec<Value> = listed.items.iter().map(|(_, object)| call.value(object)).collect();
+    let read = |(key, object): &(Arc<str>, Object)| call.value(name_of(key), object).ok();
+    let values: Vec<Value> = listed.items.iter().filter_map(read).collect();
     let mut shown = match call.form.view {
         View::Whole => {
             let kind = &call.resource.list_kind;
@@ -82,6 +84,21 @@ pub(super) fn answer(call: &Call) -> Answer<Reply> {
     };
     shown["metadata"] = metadata.into();
     Ok(call.form.reply(200, &shown))
+}
+
+/// Tells whether an object can be shown. One that cannot be read must not hide the others.
+fn is_shown(call: &Call, key: &str, object: &Object) -> bool {
+    if !object.is_readable() {
+        super::log_unreadable(&call.resource, key, &Unreadable::TooDeep);
+        let what = call.resource.qualified();
+        call.warn([format!("{what} {key:?} cannot be read and is left out of this list")]);
+    }
+    object.is_readable()
+}
+
+/// Returns the name in a key.
+pub(super) fn name_of(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
 }
 
 /// Writes a list from the JSON that is kept, without reading it.

@@ -32,7 +32,7 @@ struct Reading {
 
 /// Answers with a log, as it is or as it grows.
 pub(super) fn answer(call: &Call) -> Answer<Reply> {
-    let pod = call.value(&call.find()?);
+    let pod = call.found()?;
     let container = container(call, &pod)?;
     let uid = super::meta::text(&pod, "uid");
     let previous = call.query.flag("previous") == Some(true);

@@ -84,7 +84,9 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
         }
         pod["spec"]["nodeName"] = node.into();
         for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
-            pod["metadata"]["annotations"][key] = value.clone();
+            if let Some(value) = value.as_str() {
+                pod["metadata"]["annotations"][key] = value.into();
+            }
         }
         let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
         set_condition(&mut pod, scheduled);
@@ -122,7 +124,7 @@ pub(super) async fn evict(call: &Call) -> Answer<Reply> {
     }
     let mut options = Options::from_body(&eviction["deleteOptions"]);
     options.dry_run |= call.query.is_dry_run();
-    let pod = call.value(&call.find()?);
+    let pod = call.found()?;
     if !ignores_budgets(&pod) {
         spend_budget(call, &pod, options.dry_run).await?;
     }
@@ -155,7 +157,7 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
         let page = call.core.store.list(&budgets.storage, &prefix, None, usize::MAX, None);
         let items = page.map(|p| p.items).unwrap_or_default();
         let mut covering = items.into_iter().filter_map(|(key, object)| {
-            let budget = object.value("policy/v1", "PodDisruptionBudget");
+            let budget = object.value("policy/v1", "PodDisruptionBudget").ok()?;
             let selector = Labels::from_object(Some(&budget["spec"]["selector"])).ok()?;
             selector.matches_object(pod).then_some((key, object, budget))
         });

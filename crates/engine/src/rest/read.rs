@@ -8,8 +8,7 @@ use crate::status::Answer;
 /// Answers with the object that the request names.
 pub(super) fn answer(call: &Call) -> Answer<Reply> {
     super::list::check_version(call, call.query.get("resourceVersion"))?;
-    let object = call.find()?;
-    Ok(call.show(200, &object))
+    call.show(200, &call.find()?)
 }
 
 /// Leaves only the metadata of an object.

@@ -9,7 +9,7 @@ use crate::store::Parts;
 
 /// Answers with the scale of an object.
 pub(super) fn read(call: &Call) -> Answer<Reply> {
-    let object = call.value(&call.find()?);
+    let object = call.found()?;
     Ok(call.form.reply(200, &of(call, &object)))
 }
 
@@ -45,12 +45,16 @@ async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply
             }
             meta::set(&mut object, field, (!said.is_empty()).then(|| said.into()));
         }
-        *place(&mut object, &paths(call).replicas) = wanted;
+        let path = paths(call).replicas;
+        let replicas = place(&mut object, &path).ok_or_else(|| {
+            Status::bad_request(format!("there is no place for replicas at {path}"))
+        })?;
+        *replicas = wanted;
         Ok(object)
     })
     .await?;
     let object = match &changed.written {
-        create::Written::Stored(object) => call.value(object),
+        create::Written::Stored(object) => call.value(call.name(), object)?,
         create::Written::WouldBe(value) => value.clone(),
     };
     Ok(call.form.reply(200, &of(call, &object)))
@@ -102,8 +106,14 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('.').filter(|s| !s.is_empty()).fold(object, |at, step| &at[step])
 }
 
-fn place<'a>(object: &'a mut Value, path: &str) -> &'a mut Value {
-    path.split('.').filter(|s| !s.is_empty()).fold(object, |at, step| &mut at[step])
+/// Finds a place in an object, making what is not there on the way; `None` where something else is.
+fn place<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    path.split('.').filter(|s| !s.is_empty()).try_fold(object, |at, step| {
+        if at.is_null() {
+            *at = json!({});
+        }
+        Some(at.as_object_mut()?.entry(step).or_insert(Value::Null))
+    })
 }
 
 /// Writes a selector as one text: a map of labels, or the form with `matchLabels` and `matchExpressions`.

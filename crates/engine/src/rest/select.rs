@@ -68,7 +68,8 @@ impl Selection {
         if !self.fields.may_match(namespace, name) || !self.matches_labels(object) {
             return false;
         }
-        self.fields.is_name_only() || self.fields.matches(&convert::value(resource, object))
+        self.fields.is_name_only()
+            || convert::value(resource, object).is_ok_and(|value| self.fields.matches(&value))
     }
 
     fn matches_labels(&self, object: &Object) -> bool {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Call, meta};
+use super::{Call, addresses, meta};
 use crate::builtin::admit::Classes;
 use crate::builtin::field::{self, FieldError, Path};
 use crate::builtin::{self, BuiltIn, Part};
@@ -131,10 +131,8 @@ pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
         errors.extend(crd::validate(object, None));
         call.warn(crd::warnings(object));
     }
-    if resource.is("", "Service") && errors.is_empty() {
-        builtin::assign_addresses(object);
-    }
-    refuse(call, object, &errors)
+    refuse(call, object, &errors)?;
+    if resource.is("", "Service") { addresses::assign(call, object) } else { Ok(()) }
 }
 
 /// Does what admission plugins do to new objects.
@@ -147,14 +145,14 @@ fn admit(call: &Call, object: &mut Value) -> Answer<()> {
             .map_err(|why| Status::forbidden(resource, meta::text(object, "name"), &why));
     }
     let collection = "priorityclasses.scheduling.k8s.io";
-    let read = |o: crate::store::Object| o.value("scheduling.k8s.io/v1", "PriorityClass");
-    let by_name = |name: &str| call.core.store.get(collection, name).map(read);
+    let read = |o: crate::store::Object| o.value("scheduling.k8s.io/v1", "PriorityClass").ok();
+    let by_name = |name: &str| call.core.store.get(collection, name).and_then(read);
     let all = call.core.store.list(collection, "", None, usize::MAX, None).map(|page| page.items);
     let global_default = all
         .unwrap_or_default()
         .into_iter()
         .filter(|(_, o)| o.mentions(b"globalDefault"))
-        .map(|(_, o)| read(o))
+        .filter_map(|(_, o)| read(o))
         .find(|class| class["globalDefault"] == true);
     let admitted = builtin::admit::admit(
         kind(resource),
@@ -222,7 +220,9 @@ pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()>
         errors.extend(crd::validate(object, Some(old)));
         call.warn(crd::warnings(object));
     }
-    refuse(call, object, &errors)
+    refuse(call, object, &errors)?;
+    let is_service = resource.is("", "Service") && part == Part::Main;
+    if is_service { addresses::assign(call, object) } else { Ok(()) }
 }
 
 fn update_custom(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {

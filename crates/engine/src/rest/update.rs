@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
-use super::{Call, Reply, convert, decode, meta, owner, refused, strategy};
+use super::{Call, Reply, addresses, convert, decode, meta, owner, refused, strategy};
 use crate::fields;
 use crate::resource::Subresource;
 use crate::status::{Answer, Status};
@@ -90,8 +90,9 @@ pub(super) async fn change(
             let written = create::create(call, make(None)?, owners).await?;
             return Ok(Changed { written, is_new: true });
         };
+        let _turn = addresses::turn(call).await;
         let old = match &parts {
-            Parts::All => Some(call.value(&seen)),
+            Parts::All => Some(call.value(name, &seen)?),
             Parts::Named(_) => seen.parts(&resource.api_version(), &resource.kind, &parts),
         };
         let Some(old) = old else {

@@ -74,7 +74,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
         waiting: VecDeque::new(),
         changed,
         stopping: call.core.stopping(),
-        ends_at: now + call.query.timeout()?.unwrap_or(LASTS),
+        ends_at: crate::deadline::after(call.query.timeout()?.unwrap_or(LASTS)),
         bookmark_at: bookmarks.then_some(now + BOOKMARK_EVERY),
         is_shared: call.form == Form::JSON && convert::is_kept_as_served(&call.resource),
         sent_columns: false,
@@ -103,8 +103,8 @@ impl Watch {
         self.reached = page.version;
         for (key, object) in page.items {
             if self.selection.matches(&self.resource, &key, &object) {
-                let event = self.event("ADDED", &object);
-                self.waiting.push_back(event);
+                let event = self.event("ADDED", &key, &object);
+                self.waiting.extend(event);
             }
         }
         if with_end {
@@ -159,7 +159,7 @@ impl Watch {
         if !change.key.starts_with(&self.prefix) {
             return;
         }
-        if self.is_shared && self.selection.is_everything() {
+        if self.is_shared && self.selection.is_everything() && change.object.is_readable() {
             let event = change.event(&self.resource.opening);
             self.waiting.push_back(event);
             return;
@@ -168,28 +168,31 @@ impl Watch {
         let was_in = change.before.as_ref().is_some_and(&matches);
         let is_in = !change.deleted && matches(&change.object);
         let event = match (was_in, is_in) {
-            (false, true) => self.event("ADDED", &change.object),
-            (true, true) => self.event("MODIFIED", &change.object),
+            (false, true) => self.event("ADDED", &change.key, &change.object),
+            (true, true) => self.event("MODIFIED", &change.key, &change.object),
             (true, false) => {
                 let last = change.before.as_ref().unwrap_or(&change.object);
-                self.event("DELETED", &last.at(change.version()))
+                self.event("DELETED", &change.key, &last.at(change.version()))
             }
             (false, false) => return,
         };
-        self.waiting.push_back(event);
+        self.waiting.extend(event);
     }
 
-    fn event(&mut self, kind: &str, object: &Object) -> Bytes {
-        if self.is_shared {
-            return object.event(kind, &self.resource.opening);
+    /// Writes an event; `None` for an object that cannot be read, which would end the watch of whoever tries to.
+    fn event(&mut self, kind: &str, key: &str, object: &Object) -> Option<Bytes> {
+        if self.is_shared && object.is_readable() {
+            return Some(object.event(kind, &self.resource.opening));
         }
-        let value = convert::value(&self.resource, object);
+        let value = convert::value(&self.resource, object)
+            .inspect_err(|why| super::log_unreadable(&self.resource, key, why))
+            .ok()?;
         let shown = match self.form.view {
             View::Whole => value,
             View::Metadata => read::metadata_only(&value),
             View::Table => self.row(&value),
         };
-        line(&json!({"type": kind, "object": shown}))
+        Some(line(&json!({"type": kind, "object": shown})))
     }
 
     /// Shows an object as a table of one row; only the first table of a watch has its columns.

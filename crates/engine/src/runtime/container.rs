@@ -17,6 +17,7 @@ use super::process::{self, Plan};
 use super::program::ProgramContext;
 use super::resolve::{self, What};
 use super::status::{Ended, Role, State};
+use crate::deadline;
 
 /// A container that ran this long without failing has a clean slate.
 const STEADY_AFTER: Duration = Duration::from_secs(600);
@@ -219,7 +220,7 @@ impl Keeper {
         let mut until = None;
         if let Some(Unhealthy { why, grace }) = unhealthy {
             self.pod.object.event("plimsoll", "Warning", "Unhealthy", &why).await;
-            until = Some(Instant::now() + grace.unwrap_or_else(|| self.pod.grace()));
+            until = Some(deadline::after(grace.unwrap_or_else(|| self.pod.grace())));
         }
         tokio::select! {
             exit = &mut exit => return exit,

@@ -98,7 +98,8 @@ impl Source<'_> {
     /// Reads a ConfigMap or a Secret.
     fn values(&self, what: &str, name: &str) -> Option<Variables> {
         let namespace = self.pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        let object = self.core.store.get(what, &format!("{namespace}/{name}"))?.value("v1", "");
+        let object = self.core.store.get(what, &format!("{namespace}/{name}"))?;
+        let object = object.value("v1", "").ok()?;
         let data = object["data"].as_object().cloned().unwrap_or_default();
         let read = data.into_iter().filter_map(|(key, value)| {
             let text = value.as_str()?;

@@ -17,6 +17,7 @@ use super::dispatch::{Task, Wish};
 use super::network::PodNetwork;
 use super::status::{ContainerState, Phase, PodState, Role, State, containers};
 use super::{Local, Machine};
+use crate::deadline;
 use crate::rest::internal::PodRef;
 
 /// How long a pod waits before it tries again to have its ports: first, and at most. Those of a pod that has just gone
@@ -81,7 +82,7 @@ impl PodRun {
     /// Gives how long a container may take to end.
     pub(super) fn grace(&self) -> Duration {
         let seconds = self.spec().termination_grace_period_seconds.unwrap_or(30);
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+        deadline::seconds(seconds)
     }
 }
 
@@ -167,7 +168,7 @@ async fn play_while_wanted(run: &Arc<PodRun>, task: &mut Task) -> Phase {
                 grace
             }
         };
-        stop.send_replace(Some(Instant::now() + grace));
+        stop.send_replace(Some(deadline::after(grace)));
         if changed.is_err() {
             return playing.await;
         }
@@ -193,7 +194,7 @@ async fn play(run: &Arc<PodRun>, mut stop: Stop) -> Phase {
         is_well
     };
     for (stop_sidecar, keeper) in sidecars.into_iter().rev() {
-        let deadline = stop.borrow().unwrap_or_else(|| Instant::now() + run.grace());
+        let deadline = stop.borrow().unwrap_or_else(|| deadline::after(run.grace()));
         stop_sidecar.send_replace(Some(deadline.max(Instant::now() + SIDECAR_GRACE)));
         let _: Result<i32, _> = keeper.await;
     }

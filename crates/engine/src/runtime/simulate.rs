@@ -86,7 +86,7 @@ async fn publish(machine: &Machine, object: &PodRef, state: &PodState) {
 
 /// Gives the address of a node.
 fn address(machine: &Machine, node: &str) -> String {
-    let node = machine.core.store.get("nodes", node).map(|node| node.value("v1", "Node"));
+    let node = machine.core.store.get("nodes", node).and_then(|n| n.value("v1", "Node").ok());
     let addresses = node.as_ref().and_then(|node| node["status"]["addresses"].as_array());
     let internal = addresses.into_iter().flatten().find(|a| a["type"] == "InternalIP");
     internal.and_then(|a| a["address"].as_str()).unwrap_or("127.0.0.1").to_owned()

@@ -6,6 +6,7 @@
 //! notes duplicates.
 
 mod fill;
+mod notes;
 mod scalar;
 mod syntax;
 
@@ -15,13 +16,15 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::{Shape, What};
+use crate::depth::{MAX_DEPTH, MAX_STORED, TOO_DEEP};
 pub(crate) use fill::zero;
+pub(crate) use notes::Notes;
 
 /// A decoded document, and what strict decoding would refuse in it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decoded {
     pub value: Value,
-    /// Such as `unknown field "spec.foo"`, in the order of the document.
+    /// Such as `unknown field "spec.foo"`, in the order of the document; no more than [`Notes`] takes.
     pub strict: Vec<String>,
 }
 
@@ -40,17 +43,18 @@ pub(crate) enum Error {
 pub(crate) fn json(text: &[u8], shape: Option<Shape<'_>>) -> Result<Decoded, Error> {
     let mut from = serde_json::Deserializer::from_slice(text);
     let state = State::default();
-    let value = Place::root(&state, shape)
+    let value = Place::root(&state, shape, MAX_DEPTH)
         .deserialize(&mut from)
         .and_then(|value| from.end().map(|()| value))
         .map_err(|_| Error::Syntax(syntax::complaint(text)))?;
     state.finish(value)
 }
 
-/// Decodes a document that is already in memory.
+/// Decodes a document that is already in memory. Its depth was bounded as it came in; what was noted in it since then may
+/// be a little deeper.
 pub(crate) fn value(document: &Value, shape: Option<Shape<'_>>) -> Result<Decoded, Error> {
     let state = State::default();
-    let value = Place::root(&state, shape)
+    let value = Place::root(&state, shape, MAX_STORED)
         .deserialize(document)
         .map_err(|error| Error::Syntax(error.to_string()))?;
     state.finish(value)
@@ -59,7 +63,7 @@ pub(crate) fn value(document: &Value, shape: Option<Shape<'_>>) -> Result<Decode
 /// What a pass over a document has found so far.
 #[derive(Default)]
 struct State {
-    strict: RefCell<Vec<String>>,
+    strict: RefCell<Notes>,
     /// The first wrong type; decoding goes on after it, so that the rest is still parsed.
     error: RefCell<Option<String>>,
 }
@@ -68,16 +72,12 @@ impl State {
     fn finish(self, value: Value) -> Result<Decoded, Error> {
         match self.error.into_inner() {
             Some(error) => Err(Error::Type(error)),
-            None => Ok(Decoded { value, strict: self.strict.into_inner() }),
+            None => Ok(Decoded { value, strict: self.strict.into_inner().into_vec() }),
         }
     }
 
-    fn note(&self, what: &str, path: &str) {
-        let note = format!("{what} field \"{path}\"");
-        let mut strict = self.strict.borrow_mut();
-        if !strict.contains(&note) {
-            strict.push(note);
-        }
+    fn note(&self, what: &str, path: impl FnOnce() -> String) {
+        self.strict.borrow_mut().add(|| format!("{what} field \"{}\"", path()));
     }
 
     fn refuse(&self, error: impl FnOnce() -> String) {
@@ -94,6 +94,8 @@ struct Place<'p, 's> {
     go: &'p str,
     step: Step<'p>,
     parent: Option<&'p Place<'p, 's>>,
+    /// How many objects and lists may still be nested here.
+    levels: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -105,8 +107,13 @@ enum Step<'p> {
 }
 
 impl<'p, 's> Place<'p, 's> {
-    fn root(state: &'p State, shape: Option<Shape<'s>>) -> Self {
-        Self { state, shape, go: "", step: Step::Root, parent: None }
+    fn root(state: &'p State, shape: Option<Shape<'s>>, levels: usize) -> Self {
+        Self { state, shape, go: "", step: Step::Root, parent: None, levels }
+    }
+
+    /// Returns how many levels are left in an object or list that is here, unless that is too deep.
+    fn levels_inside<E: serde::de::Error>(&self) -> Result<usize, E> {
+        self.levels.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))
     }
 
     /// The path as strict errors write it: `spec.containers[0].name`.
@@ -220,6 +227,7 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let levels = self.levels_inside()?;
         let mut list = Vec::new();
         let items = self.shape.and_then(Shape::items);
         if let Some(shape) = self.shape
@@ -232,7 +240,8 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
         let go = go.as_deref().unwrap_or_default();
         loop {
             let step = Step::Item(list.len());
-            let item = Place { state: self.state, shape: items, go, step, parent: Some(&self) };
+            let parent = Some(&self);
+            let item = Place { state: self.state, shape: items, go, step, parent, levels };
             match from.next_element_seed(item)? {
                 Some(Value::Null) => list.push(items.map_or(Value::Null, zero)),
                 Some(value) => list.push(value),
@@ -242,6 +251,7 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let levels = self.levels_inside()?;
         let shape = self.shape.map(alternative);
         let is_struct = shape.is_some_and(Shape::has_fields);
         let values = shape.and_then(Shape::values);
@@ -261,15 +271,16 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
             let step = if is_struct { Step::Field(&key) } else { Step::Key(&key) };
             let go = if is_struct { "" } else { go.as_str() };
             if is_struct && field.is_none() {
-                self.state.note("unknown", &here.path(&key));
+                self.state.note("unknown", || here.path(&key));
                 let ignored = State::default();
-                from.next_value_seed(Place::root(&ignored, None))?;
+                from.next_value_seed(Place::root(&ignored, None, levels))?;
                 continue;
             }
             if map.contains_key(&key) {
-                self.state.note("duplicate", &here.path(&key));
+                self.state.note("duplicate", || here.path(&key));
             }
-            let place = Place { state: self.state, shape: field, go, step, parent: Some(&here) };
+            let parent = Some(&here);
+            let place = Place { state: self.state, shape: field, go, step, parent, levels };
             let value = from.next_value_seed(place)?;
             let value = match (value, field) {
                 (Value::Null, Some(field)) if !is_struct => zero(field),

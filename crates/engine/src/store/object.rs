@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::pack::{Packed, Packer};
+use crate::depth;
 
 /// What every kept object starts with.
 const START: &[u8] = br#"{"metadata":{"#;
@@ -140,6 +141,17 @@ pub(crate) struct Body {
     keeps_ties: bool,
 }
 
+/// Why a stored object cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    /// An earlier version stored what hardly any client can read.
+    #[error("the stored object is nested too deeply")]
+    TooDeep,
+    /// It is not an object's JSON.
+    #[error("the stored object is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+}
+
 /// An object at a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
@@ -186,7 +198,12 @@ impl Body {
     /// Reads the JSON of an object back from the disk, unless it is not such a thing.
     pub(super) fn restored(bytes: Bytes) -> Option<Self> {
         let is_whole = bytes.starts_with(START) && bytes.ends_with(b"}");
-        is_whole.then(|| Self::of(bytes))
+        let mut body = is_whole.then(|| Self::of(bytes))?;
+        // Depth was not bounded always.
+        if !depth::is_readable(&body.whole) {
+            body.kept = Packed::Unreadable(body.whole.clone());
+        }
+        Some(body)
     }
 
     /// Tells whether an object already is this.
@@ -329,10 +346,18 @@ impl Object {
         out.extend_from_slice(rest);
     }
 
+    /// Tells whether the object can be read, and may be shown to those who read it.
+    pub(crate) fn is_readable(&self) -> bool {
+        !matches!(self.body, Packed::Unreadable(_))
+    }
+
     /// Reads the object.
-    pub(crate) fn value(&self, api_version: &str, kind: &str) -> Value {
-        let value = serde_json::from_slice(&self.body.bytes());
-        self.completed(value.expect("only valid JSON is ever kept"), api_version, kind)
+    pub(crate) fn value(&self, api_version: &str, kind: &str) -> Result<Value, Unreadable> {
+        if !self.is_readable() {
+            return Err(Unreadable::TooDeep);
+        }
+        let value = serde_json::from_slice(&self.body.bytes())?;
+        Ok(self.completed(value, api_version, kind))
     }
 
     /// Reads parts of the object; `None` where members are named of something that has none.
@@ -374,7 +399,7 @@ mod tests {
         wanted["kind"] = "Y".into();
         wanted["metadata"]["resourceVersion"] = "42".into();
         assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), wanted);
-        assert_eq!(object.value("y/v2", "Y"), wanted);
+        assert_eq!(object.value("y/v2", "Y").unwrap(), wanted);
     }
 
     #[test]
@@ -405,7 +430,7 @@ mod tests {
             changed["metadata"]["labels"]["n"] = "o".into();
             changed["status"].as_object_mut().unwrap().remove("j");
         }
-        assert_eq!(Body::changed(&new, &old, &parts).at(42).value("y/v2", "Y"), wanted);
+        assert_eq!(Body::changed(&new, &old, &parts).at(42).value("y/v2", "Y").unwrap(), wanted);
         let too_deep = Parts::Named(Cow::Owned(json!({"status": {"c": {"d": 1}}})));
         assert!(object.parts("y/v2", "Y", &too_deep).is_none());
     }
@@ -415,5 +440,17 @@ mod tests {
         assert!(Object::restored(1, br#"{"metadata":{"name":"a"}}"#).is_some());
         assert!(Object::restored(1, br#"{"metadata":{"name""#).is_none());
         assert!(Object::restored(1, b"").is_none());
+    }
+
+    #[test]
+    fn an_object_that_is_too_deep_to_be_read_is_restored_and_says_so() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let object =
+            Object::restored(7, format!(r#"{{"metadata":{{}},"spec":{deep}}}"#).as_bytes());
+        let object = object.unwrap();
+        assert!(!object.is_readable());
+        assert!(matches!(object.value("v1", "Pod"), Err(Unreadable::TooDeep)));
+        let damaged = Object::restored(7, br#"{"metadata":{"name":}}"#).unwrap();
+        assert!(matches!(damaged.value("v1", "Pod"), Err(Unreadable::Damaged(_))));
     }
 }

@@ -22,6 +22,8 @@ const BASES: usize = 4;
 pub(super) enum Packed {
     Whole(Bytes),
     Like(Arc<Difference>),
+    /// Whole, from a disk that an earlier version wrote, and nested too deeply to be read.
+    Unreadable(Bytes),
 }
 
 #[derive(Debug)]
@@ -36,7 +38,7 @@ impl Packed {
     /// Gives the whole.
     pub(super) fn bytes(&self) -> Bytes {
         match self {
-            Self::Whole(bytes) => bytes.clone(),
+            Self::Whole(bytes) | Self::Unreadable(bytes) => bytes.clone(),
             Self::Like(like) => Self::unpack(&like.base, &like.bytes, like.len)
                 .expect("it was packed with this base"),
         }
@@ -50,7 +52,7 @@ impl Packed {
     /// Gives how long the whole is.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Whole(bytes) => bytes.len(),
+            Self::Whole(bytes) | Self::Unreadable(bytes) => bytes.len(),
             Self::Like(like) => like.len,
         }
     }
@@ -124,6 +126,7 @@ mod tests {
             assert_eq!((packed.bytes(), packed.len()), (whole.clone(), whole.len()));
             match packed {
                 Packed::Whole(_) => assert!(number < 3, "{number} is like an earlier one"),
+                Packed::Unreadable(_) => panic!("{number} can be read"),
                 Packed::Like(like) => assert!(like.bytes.len() < whole.len() / 3),
             }
         }

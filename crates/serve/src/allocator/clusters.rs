@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 use api::multicluster::{ConnectionInfo, GameServerAllocationPolicy};
+use control::Lenient;
 use decide::allocation::next_cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -87,10 +88,11 @@ async fn policies(
         let path = "spec.multiClusterSetting.policySelector";
         Refusal::Invalid(vec![api::Problem::new(path, err.to_string())])
     })?;
-    let api: Api<GameServerAllocationPolicy> =
+    let api: Api<Lenient<GameServerAllocationPolicy>> =
         Api::namespaced(allocator.shared.client.clone(), namespace);
     let found = api.list(&ListParams::default().labels_from(&selector)).await;
-    Ok(found.map_err(|err| Refusal::Write(Arc::new(err)))?.items)
+    let found = found.map_err(|err| Refusal::Write(Arc::new(err)))?;
+    Ok(found.items.into_iter().filter_map(Lenient::readable).collect())
 }
 
 /// Allocates in this cluster.

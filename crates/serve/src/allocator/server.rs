@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use api::agones::{self, GameServer, GameServerStatus};
 use api::allocation::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
+use control::Lenient;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -30,7 +31,16 @@ impl From<DynamicObject> for Server {
     fn from(mut object: DynamicObject) -> Self {
         object.metadata.managed_fields = None;
         let read = serde_json::to_string(&object).and_then(Self::read);
-        read.unwrap_or_else(|err| Self::unreadable(object.metadata, &err))
+        read.unwrap_or_else(|err| Self::unreadable(object.metadata, &err.to_string()))
+    }
+}
+
+impl From<Lenient<DynamicObject>> for Server {
+    fn from(object: Lenient<DynamicObject>) -> Self {
+        match object {
+            Lenient::Object(object) => object.into(),
+            Lenient::Unreadable { metadata, reason } => Self::unreadable(metadata, &reason),
+        }
     }
 }
 
@@ -62,13 +72,15 @@ impl<'de> Deserialize<'de> for Shown {
 
 impl From<Shown> for Server {
     fn from(shown: Shown) -> Self {
-        let read = || Ok((read(&shown.labels)?, read(&shown.annotations)?, read(&shown.status)?));
+        let read = || -> serde_json::Result<_> {
+            Ok((read(&shown.labels)?, read(&shown.annotations)?, read(&shown.status)?))
+        };
         match read() {
             Ok((labels, annotations, status)) => {
                 let metadata = ObjectMeta { labels, annotations, ..shown.metadata };
                 Self { metadata, status, text: None }
             }
-            Err(err) => Self::unreadable(shown.metadata, &err),
+            Err(err) => Self::unreadable(shown.metadata, &err.to_string()),
         }
     }
 }
@@ -85,9 +97,9 @@ impl Server {
     }
 
     /// Gives what is known by name only, and is nothing to choose.
-    fn unreadable(metadata: ObjectMeta, err: &serde_json::Error) -> Self {
+    fn unreadable(metadata: ObjectMeta, reason: &str) -> Self {
         let name = metadata.name.as_deref();
-        tracing::warn!(error = err as &dyn std::error::Error, name, "passing over a game server");
+        tracing::warn!(reason, name, "a game server cannot be read and is passed over");
         Self { metadata, ..Self::default() }
     }
 
@@ -217,9 +229,15 @@ pub(super) mod tests {
             "apiVersion": "agones.dev/v1", "kind": "GameServer", "metadata": {"name": "a", "resourceVersion": "7"},
             "status": {"state": "Ready", "ports": "seven"}
         }"#;
-        let whole: DynamicObject = serde_json::from_str(object).unwrap();
+        let whole: Lenient<DynamicObject> = serde_json::from_str(object).unwrap();
         let shown: Shown = serde_json::from_str(object).unwrap();
-        for server in [Server::from(whole), Server::from(shown)] {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let deep = object.replace("\"seven\"", &deep);
+        let deep_whole: Lenient<DynamicObject> = serde_json::from_str(&deep).unwrap();
+        let deep_shown: Shown = serde_json::from_str(&deep).unwrap();
+        for server in
+            [Server::from(whole), shown.into(), deep_whole.into(), Server::from(deep_shown)]
+        {
             assert_eq!((server.name(), server.version()), ("a", "7"), "it is known by name");
             assert_eq!(server.status.state, GameServerStatus::default().state);
         }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Lenient;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
@@ -23,7 +24,7 @@ pub(super) async fn servers(shared: Arc<Shared>, complete: watch::Sender<bool>) 
     let resource = ApiResource::erase::<Server>(&());
     let (client, settings) = (shared.client.clone(), &shared.settings);
     if settings.replaces {
-        let api: Api<DynamicObject> = match &settings.namespace {
+        let api: Api<Lenient<DynamicObject>> = match &settings.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
@@ -83,7 +84,7 @@ where
 
 /// Follows nodes, only to hear which are gone. Who may not see nodes has their servers tried in the order of their last load.
 pub(super) async fn nodes(shared: Arc<Shared>) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(shared.client.clone());
+    let api: Api<Lenient<PartialObjectMeta<Node>>> = Api::all(shared.client.clone());
     let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
     let mut pause = PAUSE.0;
     while let Some(event) = events.next().await {

@@ -1,5 +1,7 @@
 //! Do configuration, secrets and limits make sense?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::meta::faults;
@@ -63,14 +65,13 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
 }
 
 pub(super) fn limit_range(object: &Value, errors: &mut Errors) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, item) in items(&object["spec"], "limits").iter().enumerate() {
         let path = Path::new("spec.limits").index(index);
         let kind = text(item, "type");
-        if taken.contains(&kind) {
+        if !taken.insert(kind) {
             errors.push(path.child("type").duplicate(&item["type"]));
         }
-        taken.push(kind);
         if kind == "Pod" {
             for field in ["default", "defaultRequest"] {
                 if given(item, field).is_some() {

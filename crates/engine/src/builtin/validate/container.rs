@@ -1,5 +1,7 @@
 //! Does a container make sense?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::meta::faults;
@@ -19,8 +21,8 @@ pub(super) enum Role {
 pub(super) fn containers<'v>(
     list: &'v [Value],
     role: Role,
-    volumes: &[&str],
-    taken: &mut Vec<&'v str>,
+    volumes: &HashSet<&str>,
+    taken: &mut HashSet<&'v str>,
     path: &Path,
     errors: &mut Errors,
 ) {
@@ -31,10 +33,9 @@ pub(super) fn containers<'v>(
             "" => errors.push(path.child("name").required("")),
             _ => faults(&path.child("name"), name, names::label(name), errors),
         }
-        if !name.is_empty() && taken.contains(&name) {
+        if !taken.insert(name) && !name.is_empty() {
             errors.push(path.child("name").duplicate(&container["name"]));
         }
-        taken.push(name);
     }
     for (index, container) in list.iter().enumerate() {
         let path = path.index(index);
@@ -53,7 +54,7 @@ fn image(container: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn one(container: &Value, role: Role, volumes: &[&str], path: &Path, errors: &mut Errors) {
+fn one(container: &Value, role: Role, volumes: &HashSet<&str>, path: &Path, errors: &mut Errors) {
     let is_sidecar = text(container, "restartPolicy") == "Always";
     if !text(container, "restartPolicy").is_empty() {
         one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
@@ -171,16 +172,14 @@ pub(super) fn port(object: &Value, field: &str, path: &Path, errors: &mut Errors
 }
 
 fn ports(ports: &[Value], path: &Path, errors: &mut Errors) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, entry) in ports.iter().enumerate() {
         let path = path.index(index);
         let name = text(entry, "name");
         if !name.is_empty() {
             let found = names::port_name(name);
-            if found.is_empty() && taken.contains(&name) {
+            if found.is_empty() && !taken.insert(name) {
                 errors.push(path.child("name").duplicate(&entry["name"]));
-            } else if found.is_empty() {
-                taken.push(name);
             }
             faults(&path.child("name"), name, found, errors);
         }
@@ -278,22 +277,21 @@ fn field_ref(field: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn mounts(mounts: &[Value], volumes: &[&str], path: &Path, errors: &mut Errors) {
-    let mut taken = Vec::new();
+fn mounts(mounts: &[Value], volumes: &HashSet<&str>, path: &Path, errors: &mut Errors) {
+    let mut taken = HashSet::new();
     for (index, mount) in mounts.iter().enumerate() {
         let step = path.index(index);
         required(mount, "name", &step, errors);
-        if !volumes.contains(&text(mount, "name")) {
+        if !volumes.contains(text(mount, "name")) {
             errors.push(step.child("name").not_found(&mount["name"]));
         }
         let place = text(mount, "mountPath");
         if place.is_empty() {
             errors.push(step.child("mountPath").required(""));
         }
-        if taken.contains(&place) {
+        if !taken.insert(place) {
             errors.push(step.child("mountPath").invalid_text(place, "must be unique"));
         }
-        taken.push(place);
         let sub_path = text(mount, "subPath");
         if sub_path.starts_with('/') {
             errors.push(path.child("subPath").invalid_text(sub_path, "must be a relative path"));

@@ -1,5 +1,7 @@
 //! Is an object's metadata right?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::names::{self, Faults};
@@ -61,10 +63,9 @@ pub(crate) fn validate_meta(
 /// Checks the metadata of a changed object.
 pub(crate) fn validate_meta_update(meta: &Value, old: &Value, path: &Path, errors: &mut Errors) {
     if given(old, "deletionTimestamp").is_some() {
-        let added: Vec<&Value> = items(meta, "finalizers")
-            .iter()
-            .filter(|f| !items(old, "finalizers").contains(f))
-            .collect();
+        let known: HashSet<&Value> = items(old, "finalizers").iter().collect();
+        let added: Vec<&Value> =
+            items(meta, "finalizers").iter().filter(|f| !known.contains(f)).collect();
         if !added.is_empty() {
             let list: Vec<&str> = added.iter().filter_map(|f| f.as_str()).collect();
             let detail = format!(
@@ -140,7 +141,7 @@ fn annotations(annotations: &Value, old: Option<&Value>, path: &Path, errors: &m
 }
 
 fn owners(meta: &Value, path: &Path, errors: &mut Errors) {
-    let mut controller: Option<String> = None;
+    let (mut controller, mut has_two): (Option<String>, bool) = (None, false);
     for owner in items(meta, "ownerReferences") {
         if text(owner, "apiVersion").rsplit('/').next().unwrap_or_default().is_empty() {
             let api_version = text(owner, "apiVersion");
@@ -164,13 +165,15 @@ fn owners(meta: &Value, path: &Path, errors: &mut Errors) {
         }
         if owner["controller"] == Value::Bool(true) {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
-            if let Some(first) = &controller {
+            // Each such error shows the whole list: one will do.
+            if let Some(first) = controller.as_ref().filter(|_| !has_two) {
+                has_two = true;
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
                 errors.push(path.invalid(&meta["ownerReferences"], detail));
             } else {
-                controller = Some(this);
+                controller.get_or_insert(this);
             }
         }
     }

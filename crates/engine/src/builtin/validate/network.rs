@@ -1,5 +1,7 @@
 //! Do services, endpoints and network rules make sense?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::container::port;
@@ -56,7 +58,7 @@ fn external_name(spec: &Value, path: &Path, errors: &mut Errors) {
 }
 
 fn service_ports(ports: &[Value], is_headless: bool, path: &Path, errors: &mut Errors) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, entry) in ports.iter().enumerate() {
         let path = path.index(index);
         let name = text(entry, "name");
@@ -64,10 +66,9 @@ fn service_ports(ports: &[Value], is_headless: bool, path: &Path, errors: &mut E
             errors.push(path.child("name").required(""));
         } else if !name.is_empty() {
             faults(&path.child("name"), name, names::label(name), errors);
-            if taken.contains(&name) {
+            if !taken.insert(name) {
                 errors.push(path.child("name").duplicate(&entry["name"]));
             }
-            taken.push(name);
         }
         port(entry, "port", &path, errors);
         one_of(entry, "protocol", PROTOCOLS, &path, errors);
@@ -77,9 +78,9 @@ fn service_ports(ports: &[Value], is_headless: bool, path: &Path, errors: &mut E
 }
 
 fn duplicates(ports: &[Value], path: &Path, errors: &mut Errors) {
+    let mut taken = HashSet::new();
     for (index, entry) in ports.iter().enumerate() {
-        let same = |p: &Value| p["port"] == entry["port"] && p["protocol"] == entry["protocol"];
-        if ports[..index].iter().any(same) {
+        if !taken.insert((&entry["port"], &entry["protocol"])) {
             errors.push(path.index(index).duplicate(entry));
         }
     }

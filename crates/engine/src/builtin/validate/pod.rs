@@ -1,5 +1,7 @@
 //! Does a pod make sense?
 
+use std::collections::HashSet;
+
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -46,7 +48,7 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
     if list.is_empty() {
         errors.push(path.child("containers").required(""));
     }
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     containers(list, Role::Main, &names, &mut taken, &path.child("containers"), errors);
     let init = items(spec, "initContainers");
     containers(init, Role::Init, &names, &mut taken, &path.child("initContainers"), errors);
@@ -171,14 +173,13 @@ fn spread(constraints: &[Value], path: &Path, errors: &mut Errors) {
 }
 
 fn gates(gates: &[Value], path: &Path, errors: &mut Errors) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let name = text(gate, "name");
         faults(&path.index(index), name, names::qualified(name), errors);
-        if taken.contains(&name) {
+        if !taken.insert(name) {
             errors.push(path.index(index).duplicate(&gate["name"]));
         }
-        taken.push(name);
     }
 }
 

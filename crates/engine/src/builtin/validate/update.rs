@@ -1,5 +1,7 @@
 //! May an object change in this way?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::meta::immutable;
@@ -151,14 +153,10 @@ fn pod(object: &Value, old: &Value, errors: &mut Errors) {
             }
         }
     }
-    let more_tolerations =
-        items(was, "tolerations").iter().all(|t| items(new, "tolerations").contains(t));
-    if more_tolerations {
+    if contains_all(items(new, "tolerations"), items(was, "tolerations")) {
         copy(&mut same, was, "tolerations");
     }
-    let fewer_gates =
-        items(new, "schedulingGates").iter().all(|g| items(was, "schedulingGates").contains(g));
-    if fewer_gates {
+    if contains_all(items(was, "schedulingGates"), items(new, "schedulingGates")) {
         if !items(was, "schedulingGates").is_empty() {
             // While it is gated, a pod's node selection may still be narrowed.
             copy(&mut same, was, "nodeSelector");
@@ -196,4 +194,10 @@ fn copy(to: &mut Value, from: &Value, field: &str) {
             crate::builtin::remove(to, field);
         }
     }
+}
+
+/// Tells whether each of some items is in a list.
+fn contains_all(list: &[Value], some: &[Value]) -> bool {
+    let list: HashSet<&Value> = list.iter().collect();
+    some.iter().all(|item| list.contains(item))
 }

@@ -1,5 +1,7 @@
 //! Do a pod's volumes make sense?
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::meta::faults;
@@ -9,8 +11,12 @@ use crate::builtin::field::Path;
 use crate::builtin::text;
 
 /// Checks volumes, and gives the names that can be mounted.
-pub(super) fn volumes<'v>(volumes: &'v [Value], path: &Path, errors: &mut Errors) -> Vec<&'v str> {
-    let mut taken = Vec::new();
+pub(super) fn volumes<'v>(
+    volumes: &'v [Value],
+    path: &Path,
+    errors: &mut Errors,
+) -> HashSet<&'v str> {
+    let mut taken = HashSet::new();
     for (index, volume) in volumes.iter().enumerate() {
         let path = path.index(index);
         let before = errors.len();
@@ -26,11 +32,11 @@ pub(super) fn volumes<'v>(volumes: &'v [Value], path: &Path, errors: &mut Errors
             good = found.is_empty();
             faults(&path.child("name"), name, found, errors);
         }
-        if good && taken.contains(&name) {
+        if good && taken.contains(name) {
             errors.push(path.child("name").duplicate(&volume["name"]));
         }
         if good && later.is_empty() {
-            taken.push(name);
+            taken.insert(name);
         }
         errors.extend(later);
     }

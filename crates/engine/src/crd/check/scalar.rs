@@ -8,24 +8,25 @@ use regex::Regex;
 use serde_json::{Number, Value};
 
 use super::{shown, unplaced};
-use crate::builtin::field::{FieldError, Path};
+use crate::builtin::field::FieldError;
+use crate::crd::at::At;
 use crate::schema::{Structural, times};
 
 /// Checks a text.
-pub(super) fn text(schema: &Structural, text: &str, path: &Path, errors: &mut Vec<FieldError>) {
+pub(super) fn text(schema: &Structural, text: &str, path: &At<'_>, errors: &mut Vec<FieldError>) {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(most) = schema.max_length.filter(|most| length > *most) {
-        errors.push(path.too_long(usize::try_from(most).unwrap_or_default()));
+        errors.push(path.path().too_long(usize::try_from(most).unwrap_or_default()));
     } else if let Some(least) = schema.min_length.filter(|least| length < *least) {
         let detail = format!("{path} in body should be at least {least} chars long");
-        errors.push(path.invalid_text(text, detail));
+        errors.push(path.path().invalid_text(text, detail));
     } else if !schema.pattern.is_empty() && !matches(&schema.pattern, text) {
         let detail = format!("{path} in body should match '{}'", schema.pattern);
-        errors.push(path.invalid_text(text, detail));
+        errors.push(path.path().invalid_text(text, detail));
     }
     if !schema.format.is_empty() && !has_format(&schema.format, text) {
         let detail = format!("{path} in body must be of type {}: {text:?}", schema.format);
-        errors.push(path.wrong_type(&Value::from(text), detail));
+        errors.push(path.path().wrong_type(&Value::from(text), detail));
     }
 }
 
@@ -65,7 +66,7 @@ fn has_format(format: &str, text: &str) -> bool {
 pub(super) fn number(
     schema: &Structural,
     number: &Number,
-    path: &Path,
+    path: &At<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let Some(value) = number.as_f64() else { return };
@@ -74,22 +75,24 @@ pub(super) fn number(
         && step.as_f64().is_some_and(|s| (value / s).fract() != 0.0)
     {
         let detail = format!("{path} in body should be a multiple of {}", shown(step));
-        errors.push(path.invalid(&given, detail));
+        errors.push(path.path().invalid(&given, detail));
     }
     let (least, most) = schema.bounds();
     if let (Some((bound, exclusive)), Some(said)) = (most, &schema.maximum)
         && (value > bound || (exclusive && value >= bound))
     {
         let than = if exclusive { "less than" } else { "less than or equal to" };
-        errors
-            .push(path.invalid(&given, format!("{path} in body should be {than} {}", shown(said))));
+        errors.push(
+            path.path().invalid(&given, format!("{path} in body should be {than} {}", shown(said))),
+        );
     }
     if let (Some((bound, exclusive)), Some(said)) = (least, &schema.minimum)
         && (value < bound || (exclusive && value <= bound))
     {
         let than = if exclusive { "greater than" } else { "greater than or equal to" };
-        errors
-            .push(path.invalid(&given, format!("{path} in body should be {than} {}", shown(said))));
+        errors.push(
+            path.path().invalid(&given, format!("{path} in body should be {than} {}", shown(said))),
+        );
     }
     let fits = match (schema.kind.as_str(), schema.format.as_str()) {
         ("integer", "int32") => {

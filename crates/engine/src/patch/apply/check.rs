@@ -5,6 +5,9 @@ use crate::schema::{ListType, Shape, What};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// No more problems than this are looked for.
+const MOST_PROBLEMS: usize = 100;
+
 /// Checks all of a configuration against its shape; says all that is wrong.
 pub(super) fn typed(applied: &Value, shape: Option<Shape<'_>>) -> Result<(), String> {
     let mut problems = Vec::new();
@@ -17,7 +20,7 @@ pub(super) fn typed(applied: &Value, shape: Option<Shape<'_>>) -> Result<(), Str
 }
 
 fn visit(value: &Value, shape: Option<Shape<'_>>, path: &mut String, problems: &mut Vec<String>) {
-    let Some(shape) = shape else { return };
+    let Some(shape) = shape.filter(|_| problems.len() < MOST_PROBLEMS) else { return };
     let mut refuse = |wanted: &str| {
         let found = crate::patch::go_value(value);
         problems.push(prefixed(path, &format!("expected {wanted}, got &{{{found}}}")));

@@ -4,6 +4,7 @@ use super::{DIRECTIVE, ORDER, Object, merge_map, unknown_directive, without_dire
 use crate::patch::{Error, go_type, go_value};
 use crate::schema::Shape;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// Merges two lists whose field declares that they merge, or takes the patch's items away.
 pub(super) fn merge(
@@ -17,14 +18,12 @@ pub(super) fn merge(
     }
     if !holds_maps(&original, &patch)? {
         if deletes {
-            return Ok(original.into_iter().filter(|item| !patch.contains(item)).collect());
+            let doomed: HashSet<&Value> = patch.iter().collect();
+            return Ok(original.into_iter().filter(|item| !doomed.contains(item)).collect());
         }
-        let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
-        for item in original.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut known = HashSet::new();
+        let all = original.iter().chain(&patch);
+        let merged = all.filter(|item| known.insert(*item)).cloned().collect();
         return arrange(merged, &patch, &original, None);
     }
     let key = field.and_then(Shape::merge_key).ok_or_else(no_key_declared)?;
@@ -63,13 +62,13 @@ fn take_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut doomed = HashSet::new();
     let mut replaces = false;
     for item in patch {
         match item.get(DIRECTIVE).map(|directive| directive.as_str()) {
             None => plain.push(item),
             Some(Some("delete")) => {
-                let doomed = key_of(&item, key)?;
-                original.retain(|item| item.get(key) != Some(doomed));
+                doomed.insert(key_of(&item, key)?.clone());
             }
             Some(Some("replace")) => replaces = true,
             Some(Some("merge")) => {
@@ -80,6 +79,7 @@ fn take_directives(
             Some(_) => return Err(unknown_directive(item.as_object().unwrap_or(&Object::new()))),
         }
     }
+    original.retain(|item| item.get(key).is_none_or(|identity| !doomed.contains(identity)));
     if replaces { Ok((plain, Vec::new())) } else { Ok((original, plain)) }
 }
 
@@ -98,9 +98,16 @@ fn merge_maps(
     key: &str,
     items: Option<Shape<'_>>,
 ) -> Result<Vec<Value>, Error> {
+    let mut places: HashMap<Value, usize> = HashMap::new();
+    for (index, item) in original.iter().enumerate() {
+        if let Some(identity) = item.get(key) {
+            places.entry(identity.clone()).or_insert(index);
+        }
+    }
     for item in patch {
         let identity = key_of(item, key)?;
-        let Some(index) = original.iter().position(|item| item.get(key) == Some(identity)) else {
+        let Some(&index) = places.get(identity) else {
+            places.insert(identity.clone(), original.len());
             original.push(item.clone());
             continue;
         };
@@ -124,27 +131,46 @@ fn arrange(
             key_of(item, key)?;
         }
     }
-    let identity =
-        |item: &Value| key.map_or_else(|| Some(item.clone()), |key| item.get(key).cloned());
-    let place = |list: &[Value], item: &Value| {
-        let wanted = identity(item);
-        list.iter().position(|other| identity(other) == wanted)
-    };
+    let (order, before) = (Places::of(order, key), Places::of(before, key));
     let (mut ours, mut theirs): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| place(order, item).is_some());
-    ours.sort_by_key(|item| place(order, item));
-    theirs.sort_by_key(|item| place(before, item).unwrap_or(usize::MAX));
+        merged.into_iter().partition(|item| order.find(item).is_some());
+    ours.sort_by_key(|item| order.find(item));
+    theirs.sort_by_key(|item| before.find(item).unwrap_or(usize::MAX));
 
     let mut all = Vec::with_capacity(ours.len() + theirs.len());
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
     while let (Some(mine), Some(other)) = (ours.peek(), theirs.peek()) {
         let was_first =
-            matches!((place(before, other), place(before, mine)), (Some(a), Some(b)) if a < b);
+            matches!((before.find(other), before.find(mine)), (Some(a), Some(b)) if a < b);
         all.extend(if was_first { theirs.next() } else { ours.next() });
     }
     all.extend(ours);
     all.extend(theirs);
     Ok(all)
+}
+
+/// Where each item of a list stands first, by its key or, without one, by its value.
+struct Places<'v> {
+    key: Option<&'v str>,
+    first: HashMap<Option<&'v Value>, usize>,
+}
+
+impl<'v> Places<'v> {
+    fn of(list: &'v [Value], key: Option<&'v str>) -> Self {
+        let mut places = Self { key, first: HashMap::new() };
+        for (index, item) in list.iter().enumerate() {
+            places.first.entry(identity(item, key)).or_insert(index);
+        }
+        places
+    }
+
+    fn find(&self, item: &Value) -> Option<usize> {
+        self.first.get(&identity(item, self.key)).copied()
+    }
+}
+
+fn identity<'v>(item: &'v Value, key: Option<&str>) -> Option<&'v Value> {
+    key.map_or(Some(item), |key| item.get(key))
 }
 
 /// Carries out `$setElementOrder/…`: merges each list it names and puts it in that order.
@@ -202,13 +228,14 @@ fn check_order(items: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(
         return Ok(());
     }
     let mut left = wanted.iter();
-    for item in items.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
+    let plain = items.iter().filter(|item| item.get(DIRECTIVE).is_none());
+    for (index, item) in plain.enumerate() {
         let found = match key {
             None => left.any(|other| other == item),
             Some(key) => {
                 let identity = key_of(item, key)?;
-                for other in wanted {
-                    key_of(other, key)?;
+                if index == 0 {
+                    wanted.iter().try_for_each(|other| key_of(other, key).map(drop))?;
                 }
                 left.any(|other| other.get(key) == Some(identity))
             }

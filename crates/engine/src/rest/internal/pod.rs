@@ -41,7 +41,7 @@ impl PodRef {
     /// Gives the pod as it is now, if it still is this one.
     pub(crate) fn get(&self) -> Option<Value> {
         let call = self.call()?;
-        let pod = call.value(&call.find().ok()?);
+        let pod = call.found().ok()?;
         (meta::text(&pod, "uid") == &*self.uid).then_some(pod)
     }
 

@@ -3,8 +3,7 @@
 //! Only looked at once a document has turned out not to be JSON: a small copy of the states that Go's scanner goes
 //! through, for the sake of its words.
 
-/// Deeper documents are not looked into: each level takes room on the stack, and a stranger chooses how many there are.
-const MAX_DEPTH: usize = 256;
+use crate::depth::{MAX_DEPTH, TOO_DEEP};
 
 /// Words the first syntax error of a text as Go does.
 pub(super) fn complaint(text: &[u8]) -> String {
@@ -24,7 +23,7 @@ impl Scanner<'_> {
     fn document(&mut self) -> Result<(), String> {
         self.value()?;
         match self.peek() {
-            None => Err("exceeded max depth".to_owned()),
+            None => Err(TOO_DEEP.to_owned()),
             Some(_) => self.unexpected("after top-level value"),
         }
     }
@@ -44,13 +43,9 @@ impl Scanner<'_> {
     }
 
     fn value(&mut self) -> Result<(), String> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err("exceeded max depth".to_owned());
-        }
         match self.peek() {
-            Some(b'{') => self.object()?,
-            Some(b'[') => self.array()?,
+            Some(b'{') => self.nested(Self::object)?,
+            Some(b'[') => self.nested(Self::array)?,
             Some(b'"') => self.string()?,
             Some(b't') => self.literal("true")?,
             Some(b'f') => self.literal("false")?,
@@ -58,6 +53,15 @@ impl Scanner<'_> {
             Some(b'-' | b'0'..=b'9') => self.number()?,
             Some(_) | None => return self.unexpected("looking for beginning of value"),
         }
+        Ok(())
+    }
+
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(TOO_DEEP.to_owned());
+        }
+        read(self)?;
         self.depth -= 1;
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(super) fn write_changes(changes: &[Arc<Change>]) -> Vec<u8> {
         put_bytes(&mut out, join(&change.collection, &change.key).as_bytes());
         match change.object.kept() {
             _ if change.deleted => put_number(&mut out, DELETED),
-            Packed::Whole(bytes) => {
+            Packed::Whole(bytes) | Packed::Unreadable(bytes) => {
                 put_number(&mut out, WHOLE);
                 put_bytes(&mut out, bytes);
             }
