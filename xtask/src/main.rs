@@ -5,6 +5,7 @@
 
 mod check;
 mod test;
+mod tidy;
 
 use std::process::ExitCode;
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
+use process::Clock;
 
 use crate::Key;
-use crate::clock::Clock;
 use crate::events::Events;
 use crate::ports::HostPorts;
 use crate::queue::Queue;
@@ -43,12 +43,7 @@ pub struct Queues {
 }
 
 impl Context {
-    pub(crate) fn new(
-        client: Client,
-        settings: Settings,
-        clock: Clock,
-        events: Events,
-    ) -> Arc<Self> {
+    pub(crate) fn new(client: Client, settings: Settings, events: Events) -> Arc<Self> {
         let stores = Stores::new();
         let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores, &[])));
         let released = Arc::clone(&ports);
@@ -59,7 +54,7 @@ impl Context {
                 released.lock().unwrap_or_else(PoisonError::into_inner).release(&gone);
             }
         });
-        let queues = Queues::default();
+        let (queues, clock) = (Queues::default(), settings.clock.clone());
         Arc::new(Self { client, settings, clock, stores, events, queues, ports })
     }
 

@@ -8,9 +8,8 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource};
+use process::Clock;
 use tokio::sync::mpsc;
-
-use crate::clock::Clock;
 
 /// The most events that wait to be sent.
 const WAITING: usize = 4096;

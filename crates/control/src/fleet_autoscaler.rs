@@ -115,7 +115,7 @@ impl Autoscalers {
         let interval = interval(autoscaler);
         let retry_after = self.memories.with(key, |m| m.retry_after(decision, outcome));
         let latest = Instant::now() + retry_after.unwrap_or(interval).min(interval);
-        let wake_at = decision.wake_at.map(|at| self.cx.clock.instant(at));
+        let wake_at = decision.wake_at.map(|at| self.cx.clock.timer(at));
         wake_at.into_iter().chain([latest]).min().unwrap_or(latest)
     }
 }

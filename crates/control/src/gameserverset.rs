@@ -76,7 +76,7 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
     if pass.is_partial && did_something {
         return Ok(Some(Instant::now()));
     }
-    Ok(pass.wake_at.map(|at| cx.clock.instant(at)))
+    Ok(pass.wake_at.map(|at| cx.clock.timer(at)))
 }
 
 /// Whose results a set gets: its fleet's, or its own where it has none.

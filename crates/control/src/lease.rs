@@ -9,18 +9,18 @@ use k8s_openapi::api::coordination::v1::{Lease as Object, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
 use kube::api::{Api, PostParams};
+use process::Clock;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
 use crate::settings::Lease;
 
 /// Runs `work` whenever the Lease is ours, and drops it as soon as it is not; for as long as it is polled.
-pub(crate) async fn while_held<F, Fut>(client: &Client, terms: &Lease, work: F)
+pub(crate) async fn while_held<F, Fut>(client: &Client, terms: &Lease, clock: &Clock, work: F)
 where
     F: Fn() -> Fut,
     Fut: Future<Output = ()>,
 {
-    let mut candidate = Candidate::new(client, terms);
+    let mut candidate = Candidate::new(client, terms, clock);
     loop {
         candidate.acquire().await;
         tracing::info!(lease = terms.name, identity = terms.identity, "this controller is active");
@@ -33,8 +33,8 @@ where
 }
 
 /// Gives the Lease back, so that another need not wait for it to run out.
-pub(crate) async fn release(client: &Client, terms: &Lease) {
-    let mut candidate = Candidate::new(client, terms);
+pub(crate) async fn release(client: &Client, terms: &Lease, clock: &Clock) {
+    let mut candidate = Candidate::new(client, terms, clock);
     let Ok(Some(lease)) = candidate.api.get_opt(&terms.name).await else { return };
     let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
     if holder == Some(&terms.identity) {
@@ -54,9 +54,9 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(client: &Client, terms: &'a Lease) -> Self {
+    fn new(client: &Client, terms: &'a Lease, clock: &Clock) -> Self {
         let api = Api::namespaced(client.clone(), &terms.namespace);
-        Self { api, terms, clock: Clock::system(), seen: None, is_taken: false }
+        Self { api, terms, clock: clock.clone(), seen: None, is_taken: false }
     }
 
     async fn acquire(&mut self) {

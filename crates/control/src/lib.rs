@@ -1,6 +1,5 @@
 //! Controllers: each observes, decides, acts and records.
 
-mod clock;
 mod context;
 mod error;
 mod events;
@@ -21,7 +20,6 @@ mod store;
 mod stores;
 mod write;
 
-pub use clock::Clock;
 pub use context::{Context, Queues};
 pub use error::Error;
 pub use events::{Events, Kind as EventKind};

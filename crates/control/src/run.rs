@@ -8,7 +8,6 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 
-use crate::clock::Clock;
 use crate::context::Context;
 use crate::events::Events;
 use crate::settings::Settings;
@@ -66,7 +65,7 @@ pub async fn run(
             None => lead(client.clone(), settings.clone(), parts).await,
             Some(terms) => {
                 let lead = || lead(client.clone(), settings.clone(), parts);
-                lease::while_held(&client, &terms, lead).await;
+                lease::while_held(&client, &terms, &settings.clock, lead).await;
             }
         }
     };
@@ -75,15 +74,14 @@ pub async fn run(
         () = stop => {}
     }
     if let Some(terms) = &settings.lease {
-        lease::release(&client, terms).await;
+        lease::release(&client, terms, &settings.clock).await;
     }
 }
 
 /// Does the work, from a fresh look at everything.
 async fn lead(client: Client, settings: Settings, parts: &[Part]) {
-    let clock = Clock::system();
-    let (events, sending) = Events::new(client.clone(), clock);
-    let cx = Context::new(client, settings, clock, events);
+    let (events, sending) = Events::new(client.clone(), settings.clock.clone());
+    let cx = Context::new(client, settings, events);
     parts.iter().for_each(|part| part.watch(&cx));
     let following = {
         let cx = Arc::clone(&cx);

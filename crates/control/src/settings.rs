@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use process::Clock;
+
 use crate::gates::FeatureGates;
 
 /// How the controllers are set up.
@@ -23,6 +25,8 @@ pub struct Settings {
     pub parallel_writes: usize,
     /// How one of several controllers is chosen; `None`: there is only this one.
     pub lease: Option<Lease>,
+    /// Where time comes from.
+    pub clock: Clock,
 }
 
 /// The container of the SDK server.
@@ -67,6 +71,7 @@ impl Default for Settings {
             concurrency: 64,
             parallel_writes: 64,
             lease: None,
+            clock: Clock::system(),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use process::Clock;
 use tokio::sync::watch;
 
-use crate::Clock;
 use crate::access::Access;
 use crate::delegate::Delegates;
 use crate::resource::{Registry, Resource};

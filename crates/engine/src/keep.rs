@@ -81,7 +81,7 @@ async fn run(core: Arc<Core>, mut feed: UnboundedReceiver<Arc<Change>>) {
     });
     loop {
         keepers.work(&core).await;
-        let wake_at = keepers.wake_at(&core);
+        let wake_at = keepers.wake_at();
         let change = tokio::select! {
             change = feed.recv() => change,
             _ = stopping.changed() => return,
@@ -134,8 +134,8 @@ impl Keepers {
         self.events.work(core).await;
     }
 
-    fn wake_at(&self, core: &Core) -> Option<Instant> {
-        self.events.wake_at(core).into_iter().chain(self.budgets.wake_at()).min()
+    fn wake_at(&self) -> Option<Instant> {
+        self.events.wake_at().into_iter().chain(self.budgets.wake_at()).min()
     }
 }
 

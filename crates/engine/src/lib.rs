@@ -10,7 +10,6 @@
 mod access;
 mod bootstrap;
 mod builtin;
-mod clock;
 mod core;
 mod crd;
 mod deadline;
@@ -46,13 +45,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use access::{AccessError, Listening};
-pub use clock::Clock;
 pub use delegate::Delegate;
 pub use rest::{Body, Caller};
 pub use service::Service;
 pub use store::{History, StoreError};
 
 use access::Access;
+use process::Clock;
 use store::Store;
 
 /// How an engine is set up.
@@ -104,12 +103,14 @@ impl Engine {
     pub async fn open(settings: Settings) -> Result<Self, OpenError> {
         let Settings { data, clock, history } = settings;
         let (store, access, identity) = match &data {
-            None => (Store::in_memory(clock, history), Access::fresh()?, identity::random()),
+            None => {
+                (Store::in_memory(clock.clone(), history), Access::fresh()?, identity::random())
+            }
             Some(dir) => {
                 let failed = |source| StoreError::Io { path: dir.display().to_string(), source };
                 files::private_directory(dir).map_err(failed)?;
                 // Who has the store open has the directory, so the rest comes after it.
-                let store = Store::on_disk(dir, clock, history)?;
+                let store = Store::on_disk(dir, clock.clone(), history)?;
                 (store, Access::kept_in(dir)?, identity::kept_in(dir).map_err(failed)?)
             }
         };

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, mpsc};
 use std::time::Duration;
 
+use process::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use object::{Body, Object, Parts, Unreadable};
 pub(crate) use state::{Change, Page};
 
-use crate::Clock;
 use pack::Packer;
 use state::State;
 

@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
+use process::Clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,10 +19,14 @@ use serde_json::{Value, json};
 const BODY_LIMIT: usize = 8 << 20;
 
 /// Gives the service that a cluster's webhook configurations point to.
-pub fn router() -> Router {
+pub fn router(clock: Clock) -> Router {
+    let reviewing = |work: fn(&Request, Timestamp) -> Value| {
+        let clock = clock.clone();
+        post(async move |body| review(body, work, clock.now()))
+    };
     Router::new()
-        .route("/mutate", post(|body| async { review(body, mutate) }))
-        .route("/validate", post(|body| async { review(body, validate) }))
+        .route("/mutate", reviewing(mutate))
+        .route("/validate", reviewing(validate))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
@@ -61,33 +66,34 @@ impl Request {
     }
 
     /// Returns the object as it would be stored.
-    fn admitted(&self, kind: &Kind) -> Result<Value, Vec<Problem>> {
+    fn admitted(&self, kind: &Kind, now: Timestamp) -> Result<Value, Vec<Problem>> {
         let mut object = self.object.clone();
-        (kind.admit)(&mut object, &self.admission())?;
+        (kind.admit)(&mut object, &self.admission(now))?;
         Ok(object)
     }
 
     /// Returns the object without what its sender did not mean to say.
-    fn prepared(&self, kind: &Kind) -> Value {
+    fn prepared(&self, kind: &Kind, now: Timestamp) -> Value {
         let mut object = self.object.clone();
-        (kind.prepare)(&mut object, &self.admission());
+        (kind.prepare)(&mut object, &self.admission(now));
         object
     }
 
-    fn admission(&self) -> Admission<'_> {
+    fn admission(&self, now: Timestamp) -> Admission<'_> {
         let old = Some(&self.old_object).filter(|old| old.is_object());
-        Admission { old, now: Timestamp::now() }
+        Admission { old, now }
     }
 }
 
 fn review(
     body: Result<Json<Review>, axum::extract::rejection::JsonRejection>,
-    work: fn(&Request) -> Value,
+    work: fn(&Request, Timestamp) -> Value,
+    now: Timestamp,
 ) -> Result<Json<Value>, (StatusCode, String)> {
     let Json(Review { request }) = body.map_err(|err| {
         (err.status(), format!("expected an AdmissionReview: {}", err.body_text()))
     })?;
-    let mut response = work(&request);
+    let mut response = work(&request, now);
     response["uid"] = request.uid.into();
     let answer = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
@@ -95,11 +101,11 @@ fn review(
     Ok(Json(answer))
 }
 
-fn mutate(request: &Request) -> Value {
+fn mutate(request: &Request, now: Timestamp) -> Value {
     let allowed = json!({"allowed": true});
     let Some(kind) = request.kind() else { return allowed };
     // Of an object that will be refused, the schema should not find fault with what nobody set.
-    let settled = request.admitted(kind).unwrap_or_else(|_| request.prepared(kind));
+    let settled = request.admitted(kind, now).unwrap_or_else(|_| request.prepared(kind, now));
     match patch::between(&request.object, &settled) {
         changes if changes.is_empty() => allowed,
         changes => json!({
@@ -108,8 +114,8 @@ fn mutate(request: &Request) -> Value {
     }
 }
 
-fn validate(request: &Request) -> Value {
-    match request.kind().map(|kind| (kind, request.admitted(kind))) {
+fn validate(request: &Request, now: Timestamp) -> Value {
+    match request.kind().map(|kind| (kind, request.admitted(kind, now))) {
         Some((kind, Err(problems))) => {
             json!({"allowed": false, "status": api::refusal(kind, &request.name, &problems)})
         }
@@ -140,20 +146,20 @@ mod tests {
     #[test]
     fn a_fleet_is_filled_in_by_a_patch() {
         let asked = fleet(1, json!({"name": "game", "image": "game:1"}));
-        let answer = mutate(&asked);
+        let answer = mutate(&asked, Timestamp::UNIX_EPOCH);
         assert_eq!((&answer["allowed"], &answer["patchType"]), (&json!(true), &json!("JSONPatch")));
-        let admitted = asked.admitted(asked.kind().unwrap()).unwrap();
+        let admitted = asked.admitted(asked.kind().unwrap(), Timestamp::UNIX_EPOCH).unwrap();
         let changes = patch::between(&asked.object, &admitted);
         let strategy = changes.iter().find(|change| change["path"] == "/spec/strategy").unwrap();
         assert_eq!(strategy["value"]["type"], "RollingUpdate");
-        assert_eq!(validate(&asked), json!({"allowed": true}));
+        assert_eq!(validate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
     }
 
     #[test]
     fn a_bad_fleet_passes_the_one_and_is_refused_by_the_other_with_its_field() {
         let asked = fleet(-1, json!({"name": "game", "image": "game:1"}));
-        assert_eq!(mutate(&asked), json!({"allowed": true}));
-        let answer = validate(&asked);
+        assert_eq!(mutate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+        let answer = validate(&asked, Timestamp::UNIX_EPOCH);
         assert_eq!(answer["allowed"], false);
         let status = &answer["status"];
         assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
@@ -165,10 +171,10 @@ mod tests {
         let mut asked = fleet(1, json!({"name": "game", "image": "game:1"}));
         asked.object["spec"]["scheduling"] = "".into();
         asked.object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
-        let answer = mutate(&asked);
+        let answer = mutate(&asked, Timestamp::UNIX_EPOCH);
         let patch = patch::encode(&[json!({"op": "remove", "path": "/spec/scheduling"})]);
         assert_eq!(answer["patch"], patch);
-        let causes = &validate(&asked)["status"]["details"]["causes"];
+        let causes = &validate(&asked, Timestamp::UNIX_EPOCH)["status"]["details"]["causes"];
         assert_eq!(causes[0]["field"], "spec.strategy.rollingUpdate.maxSurge");
     }
 
@@ -177,8 +183,8 @@ mod tests {
         let pod = request("/v1", "Pod", json!({"spec": {}}));
         let deleted = request("agones.dev/v1", "Fleet", Value::Null);
         for asked in [pod, deleted] {
-            assert_eq!(mutate(&asked), json!({"allowed": true}));
-            assert_eq!(validate(&asked), json!({"allowed": true}));
+            assert_eq!(mutate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+            assert_eq!(validate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
         }
     }
 }

@@ -31,6 +31,7 @@ use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocatio
 use decide::allocation::Request;
 use jiff::Timestamp;
 use kube::{Api, Client};
+use process::Clock;
 use tokio::sync::oneshot;
 
 use books::{Books, Claim, Flown, Landing, Verdict};
@@ -59,12 +60,22 @@ pub struct Settings {
     pub events: bool,
     /// Who hears of every allocation, to count them.
     pub recorder: Option<Recorder>,
+    /// Where time comes from.
+    pub clock: Clock,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let bounds = Bounds::default();
-        Self { namespace: None, bounds, tries: 16, replaces: true, events: true, recorder: None }
+        Self {
+            namespace: None,
+            bounds,
+            tries: 16,
+            replaces: true,
+            events: true,
+            recorder: None,
+            clock: Clock::system(),
+        }
     }
 }
 
@@ -122,7 +133,8 @@ impl Drop for Tasks {
 impl Allocator {
     /// Starts to follow game servers, and waits until all of them are known.
     pub async fn start(client: Client, settings: Settings) -> Self {
-        let (events, sending) = Events::new(client.clone(), settings.events);
+        let (events, sending) =
+            Events::new(client.clone(), settings.clock.clone(), settings.events);
         let shared = Arc::new(Shared {
             gate: Gate::new(settings.bounds),
             books: Mutex::default(),
@@ -175,7 +187,7 @@ impl Allocator {
             let (answer, hears) = oneshot::channel();
             let claim =
                 Claim { request: Arc::clone(&request), answer, permit: Arc::clone(&permit) };
-            let chosen = self.shared.books().claim(claim, skip(attempt), Timestamp::now());
+            let chosen = self.shared.books().claim(claim, skip(attempt), self.shared.now());
             match chosen {
                 Err(_) => return Ok(nothing(AllocationState::UnAllocated)),
                 Ok(None) => {}
@@ -227,6 +239,10 @@ fn nothing(state: AllocationState) -> GameServerAllocationStatus {
 }
 
 impl Shared {
+    fn now(&self) -> Timestamp {
+        self.settings.clock.now()
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         // A panic while holding it would have been a broken invariant of the index; the versions still hold.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -251,7 +267,7 @@ impl Shared {
             [] => (Landing::NotSent, Verdict::Lost),
             claims => self.write(&base, claims).await,
         };
-        let (leave, next) = self.books().land(&base, landing, Timestamp::now());
+        let (leave, next) = self.books().land(&base, landing, self.now());
         claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));
         leave.into_iter().for_each(|claim| tell(claim, Verdict::Lost));
         next
@@ -259,7 +275,7 @@ impl Shared {
 
     /// Sends one write for all who wait for it.
     async fn write(&self, base: &Server, claims: &[Claim]) -> (Landing, Verdict) {
-        let write = Write::new(base, claims.iter().map(|c| &*c.request), Timestamp::now());
+        let write = Write::new(base, claims.iter().map(|c| &*c.request), self.now());
         let api: Api<Server> = Api::namespaced(self.client.clone(), base.namespace());
         match write.send(&api, base).await {
             Sent::Written(server) => {

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use process::Clock;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +57,8 @@ pub struct Settings {
     pub health_from_start: bool,
     /// Whether to go on after `stop` until the game server is on its way out, if its process ever set a state.
     pub graceful_termination: bool,
+    /// Where time comes from.
+    pub clock: Clock,
 }
 
 impl Settings {
@@ -67,6 +70,7 @@ impl Settings {
             rate_limit: Duration::from_millis(500),
             health_from_start: false,
             graceful_termination: false,
+            clock: Clock::system(),
         }
     }
 }
@@ -80,6 +84,8 @@ pub struct Local {
     pub test: Option<Vec<String>>,
     /// How long to stand in; without end unless given.
     pub timeout: Option<Duration>,
+    /// Where time comes from.
+    pub clock: Clock,
 }
 
 /// Why an SDK server ended before it was told to.
@@ -107,7 +113,7 @@ pub async fn run(
     let token = CancellationToken::new();
     // Whatever ends this, what it has started ends too.
     let _end = token.clone().drop_guard();
-    let core = Arc::new(Core::new(Writes::Behind, None, token.clone()));
+    let core = Arc::new(Core::new(Writes::Behind, None, settings.clock.clone(), token.clone()));
     let backend = cluster::Backend::new(client, &settings);
     let told = async {
         stop.await;
@@ -137,10 +143,12 @@ pub async fn run_local(
     let recorder = local.test.map(Recorder::new);
     let server = match &local.file {
         Some(file) => local::read(file)?,
-        None if recorder.is_some() => local::default(fastrand::u32(..).to_string()),
-        None => local::default("1234".to_owned()),
+        None if recorder.is_some() => {
+            local::default(fastrand::u32(..).to_string(), local.clock.now())
+        }
+        None => local::default("1234".to_owned(), local.clock.now()),
     };
-    let core = Arc::new(Core::new(Writes::Here, recorder, token.clone()));
+    let core = Arc::new(Core::new(Writes::Here, recorder, local.clock.clone(), token.clone()));
     core.replace(server);
     let over = async {
         match local.timeout {

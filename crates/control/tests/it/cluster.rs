@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::agones::{Fleet, GameServer, GameServerSet};
 use engine::Engine;
 use engine::runtime::{self, Runtime};
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,6 +14,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Resource, ResourceExt as _};
 use plimsoll_control::{Part, Settings, run};
+use process::Clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,23 +30,36 @@ pub(crate) struct Cluster {
     /// The nodes that its game servers go to.
     pub(crate) nodes: Vec<String>,
     pub(crate) games: Games,
+    /// What the engine and the controllers go by.
+    pub(crate) clock: Clock,
     tasks: JoinSet<()>,
     embedded: Option<(Engine, Runtime)>,
 }
 
 impl Cluster {
-    /// Starts an embedded engine.
+    /// Starts an embedded engine. Its time stands still when tokio's does.
     pub(crate) async fn embedded() -> Self {
-        let engine = Engine::open(engine::Settings::ephemeral()).await.unwrap();
+        Self::embedded_at(Clock::virtual_at(Timestamp::now())).await
+    }
+
+    /// Starts an embedded engine that goes by a clock.
+    async fn embedded_at(clock: Clock) -> Self {
+        let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
+        let engine = Engine::open(settings).await.unwrap();
         let simulated = Some(runtime::Simulated::default());
         let runtime = engine.run(runtime::Settings { simulated, local: None }).await.unwrap();
         let client = engine.client();
-        Self::on(client, "default".to_owned(), Some((engine, runtime))).await
+        Self::on(client, "default".to_owned(), clock, Some((engine, runtime))).await
     }
 
     /// Starts an embedded engine with controllers that live on.
     pub(crate) async fn start() -> Self {
-        let mut cluster = Self::embedded().await;
+        Self::start_at(Clock::virtual_at(Timestamp::now())).await
+    }
+
+    /// Starts an embedded engine with controllers that live on, all of which go by a clock.
+    pub(crate) async fn start_at(clock: Clock) -> Self {
+        let mut cluster = Self::embedded_at(clock).await;
         cluster.control();
         cluster
     }
@@ -68,13 +83,18 @@ impl Cluster {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let object = serde_json::from_value(object).unwrap();
         namespaces.create(&PostParams::default(), &object).await.unwrap();
-        let mut cluster = Self::on(client, namespace, None).await;
+        let mut cluster = Self::on(client, namespace, Clock::system(), None).await;
         let (client, nodes) = (cluster.client.clone(), cluster.nodes.clone());
         cluster.tasks.spawn(standin::keep_addresses(client, nodes));
         Some(cluster)
     }
 
-    async fn on(client: Client, namespace: String, embedded: Option<(Engine, Runtime)>) -> Self {
+    async fn on(
+        client: Client,
+        namespace: String,
+        clock: Clock,
+        embedded: Option<(Engine, Runtime)>,
+    ) -> Self {
         let mut nodes = Vec::new();
         for index in 0..3 {
             let name = format!("{namespace}-{index}");
@@ -84,7 +104,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         let games = Games::default();
         tasks.spawn(games.clone().play(client.clone(), namespace.clone()));
-        Self { client, namespace, nodes, games, tasks, embedded }
+        Self { client, namespace, nodes, games, clock, tasks, embedded }
     }
 
     /// Starts controllers that live on.
@@ -111,7 +131,8 @@ impl Cluster {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings { namespace: Some(self.namespace.clone()), ..Settings::default() }
+        let (namespace, clock) = (Some(self.namespace.clone()), self.clock.clone());
+        Settings { namespace, clock, ..Settings::default() }
     }
 
     /// Takes everything away again.

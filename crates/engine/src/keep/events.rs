@@ -11,17 +11,17 @@ use crate::core::Core;
 use crate::rest::internal::{self, Propagation};
 use crate::store::Object;
 
-/// How long an event is kept after it was last written, in milliseconds, as kube-apiserver keeps it.
-const KEEP_FOR: i64 = 60 * 60 * 1000;
-/// Events that expire within this time go together, in milliseconds.
-const TOGETHER: i64 = 60 * 1000;
+/// How long an event is kept after it was last written, as kube-apiserver keeps it.
+const KEEP_FOR: Duration = Duration::from_secs(60 * 60);
+/// Events that expire within this time go together.
+const TOGETHER: Duration = Duration::from_secs(60);
 
 /// When each event was last written.
 #[derive(Default)]
 pub(super) struct Events {
     last: BTreeMap<Arc<str>, u64>,
     /// By version: the oldest first. The time is set when the event is next looked at.
-    by_age: BTreeMap<u64, (Arc<str>, Option<i64>)>,
+    by_age: BTreeMap<u64, (Arc<str>, Option<Instant>)>,
 }
 
 impl Events {
@@ -38,7 +38,7 @@ impl Events {
 
     /// Forgets what is old.
     pub(super) async fn work(&mut self, core: &Arc<Core>) {
-        let now = core.clock.now().as_millisecond();
+        let now = Instant::now();
         for (_, at) in self.by_age.values_mut().rev() {
             if at.is_some() {
                 break;
@@ -59,10 +59,8 @@ impl Events {
     }
 
     /// Tells when the next event is old; a little later, so that many go together.
-    pub(super) fn wake_at(&self, core: &Core) -> Option<Instant> {
+    pub(super) fn wake_at(&self) -> Option<Instant> {
         let (_, (_, at)) = self.by_age.first_key_value()?;
-        let now = core.clock.now().as_millisecond();
-        let wait = at.unwrap_or(now) + KEEP_FOR + TOGETHER - now;
-        Some(Instant::now() + Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
+        Some(at.unwrap_or_else(Instant::now) + KEEP_FOR + TOGETHER)
     }
 }

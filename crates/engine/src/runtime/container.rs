@@ -108,7 +108,7 @@ impl Keeper {
         if self.is_stopped() {
             return None;
         }
-        let clock = self.pod.machine.core.clock;
+        let clock = self.pod.machine.core.clock.clone();
         let (instance, env) = match self.start().await {
             Ok(started) => started,
             Err((reason, message)) => {
@@ -166,7 +166,7 @@ impl Keeper {
         let log = pod.machine.core.logs.start(
             &pod.object.uid,
             &self.container.name,
-            pod.machine.core.clock,
+            pod.machine.core.clock.clone(),
         );
         match what {
             What::InProcess(program, args) => {

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use process::Clock;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::watch;
-
-use crate::Clock;
 
 /// How much of each run is kept.
 const KEPT: usize = 256 << 10;

@@ -58,7 +58,7 @@ pub(super) async fn run(machine: Arc<Machine>, mut task: Task) {
 async fn live(machine: &Machine, object: &PodRef, pod: &Arc<Pod>) -> std::convert::Infallible {
     let simulated = &machine.simulated;
     tokio::time::sleep(simulated.start_after).await;
-    let clock = machine.core.clock;
+    let clock = &machine.core.clock;
     let number = machine.addresses.fetch_add(1, Ordering::Relaxed) + 1;
     let ip = format!("10.{}.{}.{}", 128 + (number >> 16) % 64, (number >> 8) % 256, number % 256);
     let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).unwrap_or_default();

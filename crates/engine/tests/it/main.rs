@@ -17,10 +17,16 @@ mod schedule;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use plimsoll_engine::{Engine, Settings};
+use process::Clock;
 
-/// Opens an engine that forgets everything.
+/// Opens an engine that forgets everything. Its time stands still when tokio's does.
 async fn ephemeral() -> Engine {
-    Engine::open(Settings::ephemeral()).await.unwrap()
+    Engine::open(settings()).await.unwrap()
+}
+
+/// Keeps everything in memory, and follows tokio's time.
+fn settings() -> Settings {
+    Settings { clock: Clock::virtual_at(jiff::Timestamp::now()), ..Settings::ephemeral() }
 }
 
 /// Connects to the real Kubernetes that tests compare with; `None`, with a line saying what is missing, where there is

@@ -132,7 +132,7 @@ async fn a_lease_changes_hands_once() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
     let history = History { at_most: 10, ..History::default() };
-    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let engine = Engine::open(Settings { history, ..crate::settings() }).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
     for index in 0..20 {
         maps.create(&PostParams::default(), &named(&format!("m{index}"))).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_quiet_kind_outlasts_a_storm_of_another() {
     let history = History { at_most: 10, ..History::default() };
-    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let engine = Engine::open(Settings { history, ..crate::settings() }).await.unwrap();
     let leases: Api<Lease> = Api::default_namespaced(engine.client());
     let lease = |name: &str| Lease { metadata: named(name).metadata, spec: None };
     let first = leases.create(&PostParams::default(), &lease("first")).await.unwrap();

@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::io::Write;
 use std::process::ExitCode;
 
-use jiff::Timestamp;
+use process::Clock;
 use serde_json::json;
 
 use crate::args::{Evaluate, Output};
@@ -20,7 +20,7 @@ use world::{Object, World};
 
 /// Reads the files, decides, prints. Exit code 2 means that the input is invalid.
 pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
-    let now = args.now.unwrap_or_else(Timestamp::now);
+    let now = args.now.unwrap_or_else(|| Clock::system().now());
     let world = match load::files(&args.files, now) {
         Ok(objects) => World { objects, now, count: args.count, servers: OnceCell::new() },
         Err(problems) => {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use control::{Lease, Settings};
 use kube::{Client, Config};
+use process::Clock;
 use serve::allocator::{Door, Doors};
 use serve::tls::{Certificates, Files};
 use serve::{admission, allocator};
@@ -111,7 +112,12 @@ impl Servers {
         let certificates = Certificates::of_files(shown_to_api_server(args)?).await?;
         let listener = listen(address, "--webhooks").await?;
         let stop = self.stop.clone().cancelled_owned();
-        let serving = serve::listen::serve(listener, Some(certificates), admission::router(), stop);
+        let serving = serve::listen::serve(
+            listener,
+            Some(certificates),
+            admission::router(Clock::system()),
+            stop,
+        );
         self.running.spawn(async move {
             serving.await;
             Ok(())

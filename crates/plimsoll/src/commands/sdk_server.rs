@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use control::FeatureGates;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use process::Clock;
 use serve::sdk::{Listeners, Local, Settings, run as run_sidecar, run_local};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +48,7 @@ async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyho
         file: args.file.clone().filter(|file| !file.as_os_str().is_empty()),
         test: tests(args),
         timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
+        clock: Clock::system(),
     };
     let is_test = local.test.is_some();
     run_local(local, listeners, stop).await?;

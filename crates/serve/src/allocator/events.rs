@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Api, Client};
+use process::Clock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -31,24 +32,30 @@ const TIMES: u32 = 10;
 pub(super) struct Events {
     queue: Option<mpsc::Sender<Event>>,
     dropped: AtomicU64,
+    clock: Clock,
 }
 
 impl Events {
     /// Makes the queue, and what sends from it; without `wanted` nothing is ever sent.
-    pub(super) fn new(client: Client, wanted: bool) -> (Self, impl Future<Output = ()> + Send) {
+    pub(super) fn new(
+        client: Client,
+        clock: Clock,
+        wanted: bool,
+    ) -> (Self, impl Future<Output = ()> + Send) {
         let (queue, waiting) = mpsc::channel(WAITING);
-        let events = Self { queue: wanted.then_some(queue), dropped: AtomicU64::new(0) };
+        let events = Self { queue: wanted.then_some(queue), dropped: AtomicU64::new(0), clock };
         (events, send(client, waiting))
     }
 
     /// Tells that a server was allocated, and what of the request did not apply to it.
     pub(super) fn tell(&self, server: &Server, warnings: &[Warning]) {
         let Some(queue) = &self.queue else { return };
+        let now = self.clock.now();
         let allocated = [("Normal", "Allocated", "Allocated".to_owned())];
         let warnings = warnings.iter().map(|w| ("Warning", w.code(), w.to_string()));
         for (type_, reason, message) in allocated.into_iter().chain(warnings) {
             if queue.capacity() == 0
-                || queue.try_send(event(server, type_, reason, message)).is_err()
+                || queue.try_send(event(server, type_, reason, message, now)).is_err()
             {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
@@ -68,8 +75,7 @@ async fn send(client: Client, mut waiting: mpsc::Receiver<Event>) {
     }
 }
 
-fn event(server: &Server, type_: &str, reason: &str, message: String) -> Event {
-    let now = Timestamp::now();
+fn event(server: &Server, type_: &str, reason: &str, message: String, now: Timestamp) -> Event {
     let metadata = &server.metadata;
     Event {
         metadata: ObjectMeta {

@@ -56,7 +56,8 @@ async fn create(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<(StatusCode, Value), Failure> {
-    let mut allocation = read(headers, body)?;
+    let now = allocator.shared.now();
+    let mut allocation = read(headers, body, now)?;
     let said = allocation.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
     if said != namespace {
         let message = format!(
@@ -74,13 +75,13 @@ async fn create(
     if status.state == AllocationState::Allocated {
         allocation.metadata.name = Some(status.game_server_name.clone());
     }
-    allocation.metadata.creation_timestamp = Some(Time(Timestamp::now()));
+    allocation.metadata.creation_timestamp = Some(Time(now));
     allocation.status = Some(status);
     Ok((StatusCode::CREATED, json!(allocation)))
 }
 
 /// Reads the body as what its content type says, and lets admission look at it.
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<GameServerAllocation, Failure> {
+fn read(headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<GameServerAllocation, Failure> {
     let bad = |message| Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message);
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
     let content_type = content_type.and_then(|t| t.split(';').next()).unwrap_or_default().trim();
@@ -107,7 +108,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<GameServerAllocation, Failur
     if !is_one {
         return Err(bad(format!("expected a GameServerAllocation of {VERSION}")));
     }
-    let admission = api::Admission { old: None, now: Timestamp::now() };
+    let admission = api::Admission { old: None, now };
     (kind().admit)(&mut value, &admission).map_err(|problems| {
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         Failure::of(Refusal::Invalid(problems), name)

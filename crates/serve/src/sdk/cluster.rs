@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use api::agones::GameServer;
 use futures::StreamExt as _;
-use jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use process::Clock;
 use tokio::time::Instant;
 
 use super::Settings;
@@ -35,6 +35,7 @@ pub(super) struct Backend {
     api: Api<GameServer>,
     name: String,
     window: Duration,
+    clock: Clock,
     events: Events,
     /// Whether the object has to be read before the next write: another write came first, or one may have been made.
     is_stale: bool,
@@ -46,7 +47,8 @@ impl Backend {
             api: Api::namespaced(client.clone(), &settings.namespace),
             name: settings.name.clone(),
             window: settings.rate_limit,
-            events: Events::start(client),
+            clock: settings.clock.clone(),
+            events: Events::start(client, settings.clock.clone()),
             is_stale: false,
         }
     }
@@ -130,7 +132,7 @@ impl Backend {
 
     async fn send(&self, write: &Write) -> Result<GameServer, Failure> {
         let (before, batch) = (&write.before, &write.batch);
-        let after = batch.changes.onto(before, Timestamp::now());
+        let after = batch.changes.onto(before, self.clock.now());
         let Some(patch) = changes::patch(before, &after, &batch.id) else {
             return Ok(before.clone());
         };

@@ -14,6 +14,7 @@ use api::agones::GameServer;
 use decide::gameserver::State;
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
+use process::Clock;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
@@ -52,6 +53,7 @@ pub(super) struct Core {
     pub(super) writes: Writes,
     pub(super) pulse: Pulse,
     pub(super) recorder: Option<Recorder>,
+    pub(super) clock: Clock,
     pub(super) stop: CancellationToken,
 }
 
@@ -81,6 +83,14 @@ impl Batch {
     }
 }
 
+/// When a reservation ends.
+enum ReservationEnd {
+    /// It was made here, for a span of time.
+    Timer(Instant),
+    /// The object names the moment.
+    Moment(Timestamp),
+}
+
 /// A write that is to be made.
 pub(super) struct Write {
     pub(super) before: GameServer,
@@ -88,7 +98,12 @@ pub(super) struct Write {
 }
 
 impl Core {
-    pub(super) fn new(writes: Writes, recorder: Option<Recorder>, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        writes: Writes,
+        recorder: Option<Recorder>,
+        clock: Clock,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             shared: Mutex::default(),
             views: broadcast::Sender::new(WATCH_BUFFER),
@@ -98,6 +113,7 @@ impl Core {
             writes,
             pulse: Pulse::new(),
             recorder,
+            clock,
             stop,
         }
     }
@@ -135,8 +151,9 @@ impl Core {
     /// Gives the game server with every change so far, also those that are not written yet.
     pub(super) fn current(&self) -> Result<GameServer, Refusal> {
         let shared = self.shared();
-        let base = shared.base()?;
-        Ok(shared.waiting.onto(&base, Timestamp::now()))
+        let now = self.clock.now();
+        let base = shared.base(now)?;
+        Ok(shared.waiting.onto(&base, now))
     }
 
     /// Takes in a change: `ask` sees what will be stored once the write under way is done, and the changes after it.
@@ -145,11 +162,12 @@ impl Core {
         ask: impl FnOnce(&GameServer, &mut Changes) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let mut shared = self.shared();
-        let base = shared.base()?;
+        let now = self.clock.now();
+        let base = shared.base(now)?;
         let answer = ask(&base, &mut shared.waiting)?;
         if self.writes == Writes::Here {
             let changes = std::mem::take(&mut shared.waiting);
-            let after = changes.onto(&base, Timestamp::now());
+            let after = changes.onto(&base, now);
             self.settle(&mut shared, &base, &changes, after);
         }
         self.wake.notify_one();
@@ -164,7 +182,7 @@ impl Core {
         self.change(|server, changes| {
             let mut next = changes.clone();
             let answer = ask(server, &mut next)?;
-            size::check(server, &next.onto(server, Timestamp::now()))?;
+            size::check(server, &next.onto(server, self.clock.now()))?;
             *changes = next;
             Ok(answer)
         })
@@ -300,7 +318,8 @@ impl Core {
     pub(super) async fn end_reservation(&self) {
         let end = self.shared().reservation_end();
         match end {
-            Some(end) => tokio::time::sleep_until(end).await,
+            Some(ReservationEnd::Timer(at)) => tokio::time::sleep_until(at).await,
+            Some(ReservationEnd::Moment(at)) => self.clock.sleep_until(at).await,
             None => std::future::pending().await,
         }
         // A game server that is gone needs no state.
@@ -339,8 +358,7 @@ impl Shared {
     }
 
     /// Returns what will be stored once the write under way and the parts of refused ones are done.
-    fn base(&self) -> Result<GameServer, Refusal> {
-        let now = Timestamp::now();
+    fn base(&self, now: Timestamp) -> Result<GameServer, Refusal> {
         let stored = self.stored()?.clone();
         Ok(self.taken().fold(stored, |server, changes| changes.onto(&server, now)))
     }
@@ -355,7 +373,7 @@ impl Shared {
         !self.is_gone && self.stored.is_some() && !is_idle
     }
 
-    fn reservation_end(&self) -> Option<Instant> {
+    fn reservation_end(&self) -> Option<ReservationEnd> {
         let stored =
             self.stored().ok().filter(|stored| changes::state(stored) == State::Reserved)?;
         let mut changes = self.taken().chain([&self.waiting]);
@@ -363,10 +381,8 @@ impl Shared {
             return None;
         }
         // Without one of our own, the object says it: this process was started anew.
-        self.reserved_until.or_else(|| {
-            let until = stored.status.as_ref()?.reserved_until.as_ref()?.0;
-            let left = until.duration_since(Timestamp::now());
-            Some(Instant::now() + Duration::try_from(left).unwrap_or_default())
+        self.reserved_until.map(ReservationEnd::Timer).or_else(|| {
+            Some(ReservationEnd::Moment(stored.status.as_ref()?.reserved_until.as_ref()?.0))
         })
     }
 }

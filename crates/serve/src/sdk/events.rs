@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use api::agones::GameServer;
-use control::{Clock, EventKind};
+use control::EventKind;
+use process::Clock;
 
 use super::changes::{Changes, Wish};
 use super::core::Write;
@@ -18,8 +19,8 @@ pub(super) struct Events(control::Events);
 
 impl Events {
     /// Starts sending, behind the work. It ends when this is dropped and what waits is sent.
-    pub(super) fn start(client: kube::Client) -> Self {
-        let (events, sending) = control::Events::new(client, Clock::system());
+    pub(super) fn start(client: kube::Client, clock: Clock) -> Self {
+        let (events, sending) = control::Events::new(client, clock);
         tokio::spawn(sending);
         Self(events)
     }

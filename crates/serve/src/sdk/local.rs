@@ -42,7 +42,7 @@ pub enum FileError {
 }
 
 /// Gives the game server of somebody who brings none.
-pub(super) fn default(uid: String) -> GameServer {
+pub(super) fn default(uid: String, now: Timestamp) -> GameServer {
     let object = json!({
         "metadata": {
             "name": "local",
@@ -50,7 +50,7 @@ pub(super) fn default(uid: String) -> GameServer {
             "uid": uid,
             "resourceVersion": "v1",
             "generation": 1,
-            "creationTimestamp": Timestamp::now(),
+            "creationTimestamp": now,
             "labels": {"islocal": "true"},
             "annotations": {"annotation": "true"},
         },

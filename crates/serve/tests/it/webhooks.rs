@@ -9,6 +9,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
 use plimsoll_serve::tls::{Certificates, Files};
 use plimsoll_serve::{admission, listen};
+use process::Clock;
 use serde_json::{Value, json};
 
 /// A server of webhooks on loopback, with a certificate of its own.
@@ -36,7 +37,7 @@ impl Webhooks {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let ca_bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());
-        let app = admission::router();
+        let app = admission::router(Clock::system());
         let serving = listen::serve(listener, Some(certificates), app, std::future::pending());
         let task = tokio::spawn(serving);
         Self { url, ca_bundle, task, _files: files }

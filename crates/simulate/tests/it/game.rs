@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use api::agones::GameServer;
 use engine::{Engine, Settings};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use plimsoll_simulate::game::Player;
+use process::Clock;
 use serde_json::json;
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +54,9 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+        let clock = Clock::virtual_at(Timestamp::UNIX_EPOCH);
+        let settings = Settings { clock, ..Settings::ephemeral() };
+        let engine = Engine::open(settings).await.unwrap();
         let server = serde_json::from_value(json!({
             "apiVersion": "agones.dev/v1", "kind": "GameServer",
             "metadata": {"name": "a", "namespace": "default"},

@@ -13,6 +13,7 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
+use process::Clock;
 use serde_json::json;
 use serve::admission;
 use serve::tls::{Certificates, Files};
@@ -138,7 +139,12 @@ async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<
     let ca =
         base64::engine::general_purpose::STANDARD.encode(std::fs::read(cluster.file("ca.crt"))?);
     let stop = std::future::pending();
-    tasks.spawn(serve::listen::serve(listener, Some(certificates), admission::router(), stop));
+    tasks.spawn(serve::listen::serve(
+        listener,
+        Some(certificates),
+        admission::router(Clock::system()),
+        stop,
+    ));
     let rule = json!({
         "apiGroups": ["agones.dev"], "apiVersions": ["v1"], "operations": ["CREATE"],
         "resources": ["gameservers", "gameserversets", "fleets"],

@@ -2,6 +2,7 @@
 //!
 //! Time is tokio's, and paused: it jumps from one thing that happens to the next.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
+use process::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -76,12 +78,10 @@ async fn play(
     wanted: impl Fn(i32, Timestamp) -> i32,
 ) {
     let sizes = Sizes::follow(cluster);
-    let (began_at, begun) = (Timestamp::now(), tokio::time::Instant::now());
     for step in 0..STEPS {
         let players = players(step);
         serve(cluster, players, &used).await;
-        let passed = SignedDuration::try_from(begun.elapsed()).unwrap();
-        let wanted = wanted(players, began_at + passed);
+        let wanted = wanted(players, cluster.clock.now());
         until(&format!("{wanted} servers for {players} in use, at step {step}"), async || {
             let fleet = cluster.fleet("f").await;
             let status = fleet.status.unwrap_or_default();
@@ -194,7 +194,7 @@ async fn a_wasm_module_follows_the_day() {
 async fn a_schedule_follows_the_day_until_it_ends_and_then_leaves_the_fleet_as_it_is() {
     let cluster = cluster_with(fleet("f", 6)).await;
     // It began a quarter of an hour ago, for this once, and ends at a quarter past a step.
-    let begun_at = Timestamp::now().to_zoned(TimeZone::UTC) - 15.minutes();
+    let begun_at = cluster.clock.now().to_zoned(TimeZone::UTC) - 15.minutes();
     let (minute, hour) = (begun_at.minute(), begun_at.hour());
     let cron = format!("{minute} {hour} {} {} *", begun_at.day(), begun_at.month());
     let schedule = json!({
@@ -214,7 +214,7 @@ async fn a_schedule_follows_the_day_until_it_ends_and_then_leaves_the_fleet_as_i
 async fn a_chain_keeps_more_in_the_evening() {
     let cluster = cluster_with(fleet("f", 3)).await;
     // The evening begins two and a quarter hours from now, so that no step falls on its edges.
-    let begins_at = Timestamp::now().to_zoned(TimeZone::UTC) + 2.hours() + 15.minutes();
+    let begins_at = cluster.clock.now().to_zoned(TimeZone::UTC) + 2.hours() + 15.minutes();
     let cron = format!("{} {} * * *", begins_at.minute(), begins_at.hour());
     let evening = json!({
         "id": "evening", "type": "Schedule",
@@ -236,13 +236,11 @@ async fn a_chain_keeps_more_in_the_evening() {
 
 /// Plays the day where the size changes by time alone too: after each step it must be as the moment wants it.
 async fn play_chain(cluster: &Cluster, is_evening: impl Fn(Timestamp) -> bool) {
-    let (began_at, begun) = (Timestamp::now(), tokio::time::Instant::now());
     for step in 0..STEPS {
         let players = players(step);
         serve(cluster, players, &in_use()).await;
         tokio::time::sleep(STEP).await;
-        let now = began_at + SignedDuration::try_from(begun.elapsed()).unwrap();
-        let spare = if is_evening(now) { 9 } else { 3 };
+        let spare = if is_evening(cluster.clock.now()) { 9 } else { 3 };
         until(&format!("{spare} spare at step {step}"), async || {
             cluster.fleet("f").await.spec.replicas == players + spare
         })
@@ -250,11 +248,8 @@ async fn play_chain(cluster: &Cluster, is_evening: impl Fn(Timestamp) -> bool) {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_jumps_leads_to_what_the_new_time_wants() {
-    let cluster = cluster_with(fleet("f", 2)).await;
-    let now = Timestamp::now().to_zoned(TimeZone::UTC);
-    let later = &now + 5.hours();
+/// A chain that wants seven servers from `later` on for ten hours, and two otherwise.
+fn rush(later: &jiff::Zoned) -> Value {
     let cron = format!("{} {} * * *", later.minute(), later.hour());
     let rush = json!({
         "id": "rush", "type": "Schedule",
@@ -265,11 +260,30 @@ async fn a_clock_that_jumps_leads_to_what_the_new_time_wants() {
     });
     let mut usually = buffer(2, 0, 40);
     usually["id"] = json!("usually");
-    make(&cluster, usual(json!({"type": "Chain", "chain": [rush, usually]}))).await;
+    json!({"type": "Chain", "chain": [rush, usually]})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_is_set_leads_soon_to_what_the_new_time_wants() {
+    let (running, offset) = (Clock::virtual_at(Timestamp::now()), Arc::new(AtomicI64::new(0)));
+    let seconds = Arc::clone(&offset);
+    let clock = Clock::from_fn(move || {
+        running.now() + SignedDuration::from_secs(seconds.load(Ordering::Relaxed))
+    });
+    let cluster = Cluster::start_at(clock.clone()).await;
+    cluster.create::<Fleet>(fleet("f", 2)).await;
+    let later = clock.now().to_zoned(TimeZone::UTC) + 5.hours();
+    // It looks by itself every hour: whatever it does earlier, the time made it do.
+    make(&cluster, autoscaler("a", "f", rush(&later))).await;
     super::wanted(&cluster, "f", 2).await;
-    // Eight hours are gone at once, as after a machine slept.
-    tokio::time::advance(Duration::from_secs(8 * 3600)).await;
+    let began_at = tokio::time::Instant::now();
+    // The machine slept for eight hours: timers stood still, and the wall clock did not.
+    offset.store(8 * 3600, Ordering::Relaxed);
     super::wanted(&cluster, "f", 7).await;
-    tokio::time::advance(Duration::from_secs(9 * 3600)).await;
+    // Somebody sets the clock back.
+    offset.store(0, Ordering::Relaxed);
     super::wanted(&cluster, "f", 2).await;
+    offset.store(6 * 3600, Ordering::Relaxed);
+    super::wanted(&cluster, "f", 7).await;
+    assert!(began_at.elapsed() < Duration::from_secs(1800), "it took {:?}", began_at.elapsed());
 }

@@ -1,11 +1,11 @@
 //! What is in the file when it is opened again?
 
+use process::Clock;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::{Body, Store};
 use super::*;
-use crate::Clock;
 
 const HISTORY: History = History { keep_for: Duration::from_secs(300), at_most: 40 };
 

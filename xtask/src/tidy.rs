@@ -1,0 +1,73 @@
+//! What no compiler checks: where time is read.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use xtask::run;
+
+/// The ways to read the wall clock.
+const WALL_CLOCKS: [&str; 4] = ["Timestamp::now", "SystemTime::now", "Zoned::now", "Utc::now"];
+
+/// Where the wall clock may be read: in the clock itself, and for the modules of autoscalers.
+const READERS: [&str; 2] = ["crates/process/src/clock.rs", "crates/connect/src/wasm/wasi.rs"];
+
+/// Checks that the crates take the time from the clock that they are given.
+pub(crate) fn clocks() -> anyhow::Result<()> {
+    let root = run::root();
+    for file in sources(&root.join("crates"))? {
+        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        if READERS.contains(&name.as_str()) {
+            continue;
+        }
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("could not read {name}"))?;
+        if let Some(line) = wall_clock(&text) {
+            bail!("{name}:{line} reads the wall clock: take a `process::Clock` from the settings");
+        }
+    }
+    Ok(())
+}
+
+/// Lists the sources of the crates, without those of tests.
+fn sources(crates: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = Vec::new();
+    for member in std::fs::read_dir(crates)? {
+        folders.push(member?.path().join("src"));
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            match path.file_name().and_then(|name| name.to_str()) {
+                Some("tests" | "tests.rs") => {}
+                Some(_) if path.is_dir() => folders.push(path),
+                Some(name) if name.ends_with(".rs") => found.push(path),
+                Some(_) | None => {}
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Finds the first line that reads the wall clock, before the tests at the end.
+fn wall_clock(text: &str) -> Option<usize> {
+    let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "#[cfg(test)]");
+    let reads = |line: &str| WALL_CLOCKS.iter().any(|clock| line.contains(clock));
+    code.filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .find(|(_, line)| reads(line))
+        .map(|(index, _)| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_reads_the_wall_clock_itself_is_found() {
+        assert_eq!(wall_clock("fn a() {}\nlet now = jiff::Timestamp::now();\n"), Some(2));
+        assert_eq!(wall_clock("// Timestamp::now\nfn a() {}\n"), None);
+        assert_eq!(wall_clock("#[cfg(test)]\nmod tests { SystemTime::now() }\n"), None);
+    }
+}
