@@ -1,5 +1,8 @@
 //! What every long-lived process needs, whatever it does.
 
 mod clock;
+pub mod listen;
+mod supervise;
 
 pub use clock::Clock;
+pub use supervise::{Supervised, Supervisor, TaskEnded};

@@ -92,9 +92,6 @@ pub struct Local {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A listener failed.
-    #[error("the SDK server can no longer listen")]
-    Listen(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The game server could not be read.
     #[error(transparent)]
     File(#[from] FileError),
@@ -128,8 +125,8 @@ pub async fn run(
     };
     let watched_over = until(&token, watched_over);
     let served = serving::run(&core, listeners);
-    let ((), (), (), served) = tokio::join!(told, watched_over, backend.run(&core), served);
-    served
+    tokio::join!(told, watched_over, backend.run(&core), served);
+    Ok(())
 }
 
 /// Stands in with no control plane until `stop` or its time is over, and judges the conformance test, if it is one.
@@ -163,9 +160,7 @@ pub async fn run_local(
         }
     };
     let served = serving::run(&core, listeners);
-    let ((), (), served) =
-        tokio::join!(until(&token, told), local::keep(&core, local.file), served);
-    served?;
+    tokio::join!(until(&token, told), local::keep(&core, local.file), served);
     core.recorder.as_ref().map_or(Ok(()), Recorder::verdict).map_err(Error::Conformance)
 }
 

@@ -187,6 +187,13 @@ impl Tls {
     }
 }
 
+impl From<Tls> for process::listen::Tls {
+    fn from(tls: Tls) -> Self {
+        let config = Arc::clone(&tls.config);
+        Self { config, admits: Arc::new(move |shown| tls.admits(shown)) }
+    }
+}
+
 fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.ok().filter(|all| !all.is_empty());

@@ -1,6 +1,7 @@
 //! Who gets in, and what a stranger can do.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ListParams, PostParams};
@@ -53,6 +54,25 @@ async fn without_the_token_every_path_answers_the_same() {
         }
         answers.dedup();
         assert_eq!(answers, [(401, "Unauthorized".to_owned())]);
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_silent_clients_do_not_lock_out_one_with_the_token() {
+    let engine = ephemeral().await;
+    let (listening, config) = listening(&engine).await;
+    let mut silent = Vec::new();
+    // More than there may be connections at all.
+    for _ in 0..4200 {
+        silent.push(tokio::net::TcpStream::connect(listening.address()).await.unwrap());
+    }
+    let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
+    for _ in 0..3 {
+        let all = ListParams::default();
+        let listed = tokio::time::timeout(Duration::from_secs(60), namespaces.list(&all)).await;
+        listed.expect("it gets in").unwrap();
+        let more = tokio::net::TcpStream::connect(listening.address()).await.unwrap();
+        silent.push(more);
     }
 }
 

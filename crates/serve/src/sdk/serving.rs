@@ -7,71 +7,62 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::serve::ListenerExt as _;
+use process::listen::Limits;
 use tokio::net::TcpListener;
-use tonic::transport::server::TcpIncoming;
 
 use super::core::Core;
 use super::grpc::Service;
-use super::{Error, Listeners, rest};
+use super::{Listeners, rest};
 use crate::proto::{alpha, beta, sdk};
+
+/// A game may connect long before it says anything, and its stream of signs of life goes on for as long as it lives.
+const GRPC: Limits =
+    Limits { stranger_for: Duration::from_secs(120), body_within: None, ..Limits::USUAL };
 
 /// How long connections may hold up the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Answers gRPC, REST and probes. When one of them fails, all end.
-pub(super) async fn run(core: &Arc<Core>, listeners: Listeners) -> Result<(), Error> {
+/// Answers gRPC, REST and probes until the end.
+pub(super) async fn run(core: &Arc<Core>, listeners: Listeners) {
     let all = async {
         let rest = rest::router(Arc::clone(core));
-        tokio::try_join!(
-            grpc(core, listeners.grpc),
-            http(core, listeners.http, rest),
-            probes(core, listeners.health),
-        )
+        let grpc = listen(core, GRPC, listeners.grpc, grpc(core));
+        let http = listen(core, Limits::USUAL, listeners.http, rest);
+        tokio::join!(grpc, http, probes(core, listeners.health));
     };
     let too_long = async {
         core.stop.cancelled().await;
         tokio::time::sleep(FAREWELL).await;
     };
-    let served = tokio::select! {
-        done = all => done.map(|_| ()),
-        () = too_long => Ok(()),
-    };
+    tokio::select! {
+        () = all => {}
+        () = too_long => {}
+    }
     core.stop.cancel();
-    served
 }
 
-async fn grpc(core: &Arc<Core>, listener: TcpListener) -> Result<(), Error> {
+fn grpc(core: &Arc<Core>) -> Router {
     let service = Arc::new(Service(Arc::clone(core)));
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    tonic::transport::Server::builder()
-        .add_service(sdk::sdk_server::SdkServer::from_arc(Arc::clone(&service)))
+    tonic::service::Routes::new(sdk::sdk_server::SdkServer::from_arc(Arc::clone(&service)))
         .add_service(beta::sdk_server::SdkServer::from_arc(Arc::clone(&service)))
         .add_service(alpha::sdk_server::SdkServer::from_arc(service))
-        .serve_with_incoming_shutdown(incoming, core.stop.cancelled())
-        .await
-        .map_err(|err| Error::Listen(err.into()))
+        .into_axum_router()
 }
 
-async fn probes(core: &Arc<Core>, listener: Option<TcpListener>) -> Result<(), Error> {
-    let Some(listener) = listener else { return Ok(()) };
+async fn probes(core: &Arc<Core>, listener: Option<TcpListener>) {
+    let Some(listener) = listener else { return core.stop.cancelled().await };
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/gshealthz", get(game_server_health))
         .with_state(Arc::clone(core));
-    http(core, listener, router).await
+    listen(core, Limits::USUAL, listener, router).await;
 }
 
 async fn game_server_health(State(core): State<Arc<Core>>) -> Result<&'static str, StatusCode> {
     core.pulse.probe().then_some("ok").ok_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-async fn http(core: &Arc<Core>, listener: TcpListener, router: Router) -> Result<(), Error> {
+async fn listen(core: &Core, limits: Limits, listener: TcpListener, router: Router) {
     let stop = core.stop.clone().cancelled_owned();
-    let listener = listener.tap_io(|stream| {
-        // Answers are small; one that is late for want of this is still an answer.
-        let _ = stream.set_nodelay(true);
-    });
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;
-    served.map_err(|err| Error::Listen(err.into()))
+    crate::listen::serve_within(limits, listener, None, router, stop).await;
 }

@@ -5,6 +5,7 @@
 mod admission;
 mod allocator;
 mod go_client;
+mod listen;
 mod metrics;
 mod sdk;
 mod webhooks;
