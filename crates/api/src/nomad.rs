@@ -4,8 +4,10 @@
 //! a policy unless it is disabled.
 
 mod block;
+mod evaluate;
 mod hcl;
 mod json;
+mod number;
 mod policy;
 mod strategy;
 
@@ -54,11 +56,6 @@ pub fn read(text: &str, form: Form) -> Result<Vec<Value>, Vec<Fault>> {
         policies.extend(policy::read(block, &mut faults));
     }
     if faults.all.is_empty() { Ok(policies) } else { Err(faults.sorted()) }
-}
-
-/// Tells whether a JSON document is a policy file.
-pub fn is_policy_file(document: &Value) -> bool {
-    document.get("scaling").is_some() && document.get("kind").is_none()
 }
 
 /// What is wrong with a file, gathered while it is read.

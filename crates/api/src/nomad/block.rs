@@ -1,5 +1,8 @@
 //! What a policy file is made of, whichever way it is written.
 
+use super::evaluate::Value;
+use super::number::Number;
+
 /// A block: attributes and further blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Block {
@@ -24,20 +27,39 @@ pub(super) struct Attribute {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Text(String),
-    Number(f64),
+    Number(Number),
     Bool(bool),
+    /// Null, which no field takes.
+    Null,
     /// A list, an object: nothing that a field takes.
     Other,
 }
 
 impl Scalar {
-    /// Gives it as text, as a field that takes text does.
+    /// Returns it as text, as a field that takes text does.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
             Self::Number(number) => Some(number.to_string()),
             Self::Bool(is) => Some(is.to_string()),
-            Self::Other => None,
+            Self::Null | Self::Other => None,
+        }
+    }
+
+    /// Tells whether it is text without content, which stands for nothing in a strategy.
+    pub(super) fn is_empty_text(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+}
+
+impl From<Value> for Scalar {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(is) => Self::Bool(is),
+            Value::Number(number) => Self::Number(number),
+            Value::Text(text) => Self::Text(text),
+            Value::List(_) | Value::Object(_) => Self::Other,
         }
     }
 }

@@ -1,29 +1,26 @@
 //! Reads HCL.
 
-use hcl::Value;
 use hcl::edit::Span;
 use hcl::edit::structure::{Body, Structure};
-use hcl::eval::{Context, Evaluate, FuncArgs, FuncDef, ParamType};
 
 use super::Fault;
-use super::block::{Attribute, Block, Scalar, children};
+use super::block::{Attribute, Block, children};
+use super::evaluate;
 use crate::Problem;
 
-/// Reads a file; expressions are worked out, with `jsonencode` as the only function and no variables.
+/// Reads a file; expressions are worked out.
 pub(super) fn read(text: &str) -> Result<Block, Fault> {
-    let body = hcl::edit::parser::parse_body(text).map_err(|err| Fault {
-        line: err.location().line(),
-        problem: Problem::new("", format!("not HCL: {}", err.message())),
+    let body = hcl::edit::parser::parse_body(text).map_err(|err| {
+        let line = err.location().line();
+        if err.message().contains("redefined attribute") {
+            let written = err.line().split('=').next().unwrap_or_default();
+            let name = written.split_whitespace().next_back().unwrap_or_default();
+            return fault(line, name, "is set twice in this block");
+        }
+        fault(line, "", &format!("not HCL: {}", err.message()))
     })?;
-    let mut context = Context::new();
-    context.declare_func("jsonencode", FuncDef::builder().param(ParamType::Any).build(json_encode));
     let file = Block { line: 1, ..Block::default() };
-    Reader { lines: Lines::of(text), context }.body(&body, file)
-}
-
-fn json_encode(args: FuncArgs) -> Result<Value, String> {
-    let value = args.iter().next().ok_or("jsonencode takes a value")?;
-    serde_json::to_string(value).map(Value::from).map_err(|err| err.to_string())
+    Reader { lines: Lines::of(text) }.body(&body, file)
 }
 
 /// Tells offsets' lines.
@@ -44,12 +41,11 @@ impl Lines {
     }
 }
 
-struct Reader<'a> {
+struct Reader {
     lines: Lines,
-    context: Context<'a>,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn body(&self, body: &Body, mut into: Block) -> Result<Block, Fault> {
         let allowed = children(&into.kind);
         for structure in body {
@@ -60,15 +56,10 @@ impl Reader<'_> {
                         return Err(fault(line, name, "is a block: write it without `=`"));
                     }
                     let expression = hcl::Expression::from(attribute.value.clone());
-                    let value = expression
-                        .evaluate(&self.context)
-                        .map_err(|err| fault(line, name, &err.to_string()))?;
-                    let name = name.to_owned();
-                    into.attributes.extend(scalar(&value).map(|value| Attribute {
-                        name,
-                        line,
-                        value,
-                    }));
+                    let value = evaluate::expression(&expression)
+                        .map_err(|message| fault(line, name, &message))?;
+                    let (name, value) = (name.to_owned(), value.into());
+                    into.attributes.push(Attribute { name, line, value });
                 }
                 Structure::Block(block) => {
                     let (kind, line) = (block.ident.as_str(), self.lines.line(&block.ident));
@@ -94,15 +85,4 @@ impl Reader<'_> {
 
 fn fault(line: usize, path: &str, message: &str) -> Fault {
     Fault { line, problem: Problem::new(path, message) }
-}
-
-/// Gives a value as a field takes it; `None` where it is null, which is as if it were not written.
-fn scalar(value: &Value) -> Option<Scalar> {
-    match value {
-        Value::Null => None,
-        Value::Bool(is) => Some(Scalar::Bool(*is)),
-        Value::Number(number) => Some(number.as_f64().map_or(Scalar::Other, Scalar::Number)),
-        Value::String(text) => Some(Scalar::Text(text.clone())),
-        Value::Array(_) | Value::Object(_) => Some(Scalar::Other),
-    }
 }

@@ -2,6 +2,8 @@
 
 use super::Fault;
 use super::block::{Attribute, Block, Scalar, children};
+use super::evaluate;
+use super::number::Number;
 use crate::Problem;
 
 /// Reads a file.
@@ -40,11 +42,13 @@ fn body(node: &Node, mut into: Block) -> Result<Block, Fault> {
         match allowed.iter().find(|(kind, _)| kind == name) {
             Some((kind, true)) => labelled(kind, inner, &mut into.blocks)?,
             Some((kind, false)) => blocks(kind, "", inner, &mut into.blocks)?,
-            None => into.attributes.extend(scalar(inner).map(|value| Attribute {
-                name: name.clone(),
-                line: inner.line,
-                value,
-            })),
+            None if into.attribute(name).is_some() => {
+                return Err(fault(inner.line, name, "is set twice in this block"));
+            }
+            None => {
+                let value = scalar(inner).map_err(|message| fault(inner.line, name, message))?;
+                into.attributes.push(Attribute { name: name.clone(), line: inner.line, value });
+            }
         }
     }
     Ok(into)
@@ -76,11 +80,13 @@ fn blocks(kind: &str, label: &str, node: &Node, into: &mut Vec<Block>) -> Result
     }
 }
 
-fn scalar(node: &Node) -> Option<Scalar> {
+/// Returns a value as a field takes it. Text may contain `${…}`.
+fn scalar(node: &Node) -> Result<Scalar, String> {
     match &node.value {
-        Json::Null => None,
-        Json::Scalar(scalar) => Some(scalar.clone()),
-        Json::List(_) | Json::Object(_) => Some(Scalar::Other),
+        Json::Null => Ok(Scalar::Null),
+        Json::Scalar(Scalar::Text(text)) => evaluate::template(text).map(Scalar::from),
+        Json::Scalar(scalar) => Ok(scalar.clone()),
+        Json::List(_) | Json::Object(_) => Ok(Scalar::Other),
     }
 }
 
@@ -138,14 +144,13 @@ impl Reader<'_> {
     fn word(&mut self) -> Json {
         let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}') || byte.is_ascii_whitespace();
         let end = self.rest.iter().position(ends).unwrap_or(self.rest.len());
-        let value: serde_json::Value =
-            serde_json::from_slice(&self.rest[..end]).unwrap_or_default();
+        let word = std::str::from_utf8(&self.rest[..end]).unwrap_or_default();
+        let value = match word {
+            "true" | "false" => Json::Scalar(Scalar::Bool(word == "true")),
+            word => Number::parse(word).map_or(Json::Null, |n| Json::Scalar(Scalar::Number(n))),
+        };
         self.advance(end);
-        match (value.as_bool(), value.as_f64()) {
-            (Some(is), _) => Json::Scalar(Scalar::Bool(is)),
-            (_, Some(number)) => Json::Scalar(Scalar::Number(number)),
-            (None, None) => Json::Null,
-        }
+        value
     }
 
     fn skip_space(&mut self) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Faults;
 use super::block::{Attribute, Block, Scalar};
+use super::number::Number;
 use super::strategy;
 use crate::duration;
 use crate::plimsoll::Span;
@@ -242,6 +243,10 @@ fn target(block: &Block, above: &str, faults: &mut Faults) -> (TargetSpec, bool)
     for attribute in &block.attributes {
         match attribute.value.text() {
             Some(text) => drop(config.insert(attribute.name.clone(), text)),
+            None if attribute.value == Scalar::Null => {
+                let path = format!("{above}.target.{}.{}", block.label, attribute.name);
+                faults.add(attribute.line, path, "must not be null");
+            }
             None => {
                 let path = format!("{above}.target.{}.{}", block.label, attribute.name);
                 faults.add(attribute.line, path, "expected a single value");
@@ -291,7 +296,12 @@ impl Fields<'_> {
         convert: impl Fn(&Scalar) -> Result<T, String>,
     ) -> Option<T> {
         let Attribute { value, .. } = self.block.attribute(name)?;
-        match convert(value) {
+        let converted = if *value == Scalar::Null {
+            Err("must not be null".to_owned())
+        } else {
+            convert(value)
+        };
+        match converted {
             Ok(value) => Some(value),
             Err(message) => {
                 self.fault(name, message);
@@ -304,19 +314,29 @@ impl Fields<'_> {
         self.read(name, |value| value.text().ok_or_else(|| "expected text".to_owned()))
     }
 
+    /// Reads a boolean, also one written as text, but not as a number.
     fn truth(&mut self, name: &str) -> Option<bool> {
-        self.read(name, |value| match value.text().as_deref() {
-            Some("true" | "1") => Ok(true),
-            Some("false" | "0") => Ok(false),
-            _ => Err("expected true or false".to_owned()),
+        self.read(name, |value| match value {
+            Scalar::Bool(is) => Ok(*is),
+            Scalar::Text(text) if matches!(text.as_str(), "true" | "1") => Ok(true),
+            Scalar::Text(text) if matches!(text.as_str(), "false" | "0") => Ok(false),
+            Scalar::Text(_) | Scalar::Number(_) | Scalar::Null | Scalar::Other => {
+                Err("expected true or false".to_owned())
+            }
         })
     }
 
-    /// Reads a whole number, also one written as text.
-    pub(super) fn whole(&mut self, name: &str) -> Option<i64> {
+    /// Reads a whole number, also one written as text, however it is written: `20`, `20.0`, `2e1`.
+    fn whole(&mut self, name: &str) -> Option<i64> {
         self.read(name, |value| {
+            let number = match value {
+                Scalar::Number(number) => Some(*number),
+                Scalar::Text(text) => Number::parse(text),
+                Scalar::Bool(_) | Scalar::Null | Scalar::Other => None,
+            };
             let text = value.text().unwrap_or_default();
-            text.parse().map_err(|_| format!("`{text}` is not a whole number"))
+            let whole = number.and_then(Number::whole);
+            whole.ok_or_else(|| format!("`{text}` is not a whole number of 64 bits"))
         })
     }
 

@@ -42,7 +42,7 @@ pub(super) fn read(
         }
         _ => {
             fields.require("value", "the size");
-            strategy.fixed_value = Some(FixedValueSpec { value: fields.whole("value")? });
+            strategy.fixed_value = Some(FixedValueSpec { value: fields.integer("value")? });
         }
     }
     Some(strategy)
@@ -64,12 +64,12 @@ fn threshold(fields: &mut Fields<'_>, is_instant: bool) -> ThresholdSpec {
     let spec = ThresholdSpec {
         lower_bound: fields.number("lower_bound"),
         upper_bound: fields.number("upper_bound"),
-        within_bounds_trigger: fields.whole("within_bounds_trigger").map(|n| n.max(0) as u64),
-        delta: fields.whole("delta"),
+        within_bounds_trigger: fields.integer("within_bounds_trigger").map(|n| n.max(0) as u64),
+        delta: fields.integer("delta"),
         percentage: fields.number("percentage"),
-        value: fields.whole("value"),
+        value: fields.integer("value"),
     };
-    let has = |name: &str| fields.block.attribute(name).is_some();
+    let has = |name: &str| fields.has(name);
     let actions = ["delta", "percentage", "value"].into_iter().filter(|name| has(name)).count();
     let has_bound = has("lower_bound") || has("upper_bound");
     let (line, path) = (fields.block.line, fields.path.clone());
@@ -89,22 +89,47 @@ fn threshold(fields: &mut Fields<'_>, is_instant: bool) -> ThresholdSpec {
 }
 
 impl Fields<'_> {
+    /// Tells whether an attribute is set; to a strategy, empty text is as if it were not.
+    fn has(&self, name: &str) -> bool {
+        self.block.attribute(name).is_some_and(|attribute| !attribute.value.is_empty_text())
+    }
+
     fn require(&mut self, name: &str, what: &str) {
-        if self.block.attribute(name).is_none() {
+        if !self.has(name) {
             self.fault(name, format!("required: {what}"));
         }
     }
 
+    /// Reads a number from the text that it is to a strategy. One without end is as good as the largest there is.
     fn number(&mut self, name: &str) -> Option<f64> {
+        if !self.has(name) {
+            return None;
+        }
         self.read(name, |value| {
             let text = value.text().unwrap_or_default();
-            let number = text.parse().ok().filter(|number: &f64| number.is_finite());
-            number.ok_or_else(|| format!("`{text}` is not a number"))
+            let number = text.parse().unwrap_or(f64::NAN);
+            let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+            let is_endless = matches!(word.as_str(), "inf" | "infinity");
+            if number.is_finite() || (is_endless && !number.is_nan()) {
+                return Ok(number.clamp(f64::MIN, f64::MAX));
+            }
+            Err(format!("`{text}` is not a number"))
+        })
+    }
+
+    /// Reads a whole number from the text that it is to a strategy, which takes digits alone.
+    fn integer(&mut self, name: &str) -> Option<i64> {
+        if !self.has(name) {
+            return None;
+        }
+        self.read(name, |value| {
+            let text = value.text().unwrap_or_default();
+            text.parse().map_err(|_| format!("`{text}` is not a whole number of 64 bits"))
         })
     }
 
     fn step(&mut self, name: &str) -> Option<i64> {
-        let step = self.whole(name)?;
+        let step = self.integer(name)?;
         if step < 0 {
             self.fault(name, "must not be negative");
         }

@@ -208,7 +208,7 @@ fn nodes_are_asked_about_in_the_short_form() {
 fn json_says_the_same_with_lines() {
     let fine = r#"{"//": "comment", "scaling": [{"a": {"enabled": true, "max": 3, "policy": [{
         "check": {"x": {"strategy": {"fixed-value": {"value": 2}}}, "y": {"strategy": {"fixed-value": {"value": 1}}}},
-        "target": {"t": {}}}]}}, {"b": {"max": 1, "policy": {"target": {"t": {"k": null}}}}}]}"#;
+        "target": {"t": {}}}]}}, {"b": {"max": 1, "policy": {"target": {"t": {"k": "v"}}}}}]}"#;
     let policies = read(fine, Form::Json).unwrap();
     assert_eq!(policies.len(), 2);
     assert_eq!(policies[0]["spec"]["checks"][1]["name"], "y");
@@ -223,6 +223,106 @@ fn json_says_the_same_with_lines() {
         let said: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
         assert!(said.iter().any(|s| s.starts_with(wanted)), "{text}: {said:?}");
     }
+}
+
+#[test]
+fn values_that_nomad_reads_are_read() {
+    let check = |strategy: &str| {
+        format!("check \"a\" {{\nquery = \"q\"\nquery_window = \"1m\"\nstrategy {strategy}\n}}")
+    };
+    for (attributes, strategy, pointer, wanted) in [
+        ("max = \"1e1\"", "\"pass-through\" {}", "/max", json!(10)),
+        ("max = \"20.0\"", "\"pass-through\" {}", "/max", json!(20)),
+        ("max = 2e1", "\"pass-through\" {}", "/max", json!(20)),
+        ("max = \"4\" + 5", "\"pass-through\" {}", "/max", json!(9)),
+        ("max = [for n in [1, 7]: n * 3][1]", "\"pass-through\" {}", "/max", json!(21)),
+        ("max = true ? 5 : 6", "\"pass-through\" {\nmax_scale_up = \"\"\n}", "/max", json!(5)),
+        (
+            "max = 5",
+            "\"threshold\" {\nlower_bound = \"-Inf\"\ndelta = 1\n}",
+            "/checks/0/strategy/threshold/lowerBound",
+            json!(f64::MIN),
+        ),
+        (
+            "max = 5",
+            "\"target-value\" {\ntarget = \"1e1\"\n}",
+            "/checks/0/strategy/targetValue/target",
+            json!(10.0),
+        ),
+        (
+            "max = 5",
+            "\"fixed-value\" {\nvalue = 20.0\n}",
+            "/checks/0/strategy/fixedValue/value",
+            json!(20),
+        ),
+    ] {
+        let text = file(&format!("enabled = true\n{attributes}"), &check(strategy));
+        assert_eq!(faults(&text), Vec::<String>::new(), "{text}");
+        let spec = spec(&text, Form::Hcl);
+        assert_eq!(spec.pointer(pointer), Some(&wanted), "{text}: {spec}");
+    }
+    let json =
+        r#"{"scaling": {"a": {"max": "${4+5}", "policy": {"target": {"t": {"k": "a${1+1}b"}}}}}}"#;
+    let spec = spec(json, Form::Json);
+    assert_eq!((&spec["max"], &spec["target"]["named"]["config"]["k"]), (&json!(9), &json!("a2b")));
+}
+
+#[test]
+fn values_that_nomad_refuses_are_refused() {
+    let check =
+        "check \"a\" {\nquery = \"q\"\nstrategy \"target-value\" {\ntarget = 1\nVALUE\n}\n}";
+    for (attributes, value, wanted) in [
+        ("enabled = 1\nmax = 5", "", "2: scaling.web.enabled: expected true or false"),
+        ("max = true", "", "2: scaling.web.max: `true` is not a whole number"),
+        ("max = null", "", "2: scaling.web.max: must not be null"),
+        ("max = 5\nenabled = true", "threshold = null", "target-value.threshold: must not be null"),
+        ("max = 5\nenabled = true", "threshold = \"NaN\"", "threshold: `NaN` is not a number"),
+        ("max = 5\nenabled = true", "max_scale_up = \"20.0\"", "max_scale_up: `20.0` is not"),
+        ("max = 5\nmax = 6", "", "3: max: is set twice in this block"),
+        ("max = 5", "threshold = 1\nthreshold = 2", "9: threshold: is set twice in this block"),
+    ] {
+        let found = faults(&file(attributes, &check.replace("VALUE", value)));
+        assert!(found.iter().any(|f| f.contains(wanted)), "{attributes} {value}: {found:#?}");
+    }
+    for (attribute, wanted) in [
+        ("\"max\": null", "scaling.a.max: must not be null"),
+        ("\"enabled\": 1, \"max\": 1", "scaling.a.enabled: expected true or false"),
+        ("\"max\": 1,\n\"max\": 2", "2: max: is set twice in this block"),
+        ("\"max\": \"${var.x}\"", "1: max: there is no variable `var`"),
+    ] {
+        let text = format!(
+            "{{\"scaling\": {{\"a\": {{{attribute}, \"policy\": {{\"target\": {{\"t\": {{}}}}}}}}}}}}"
+        );
+        let found = read(&text, Form::Json).unwrap_err();
+        let said: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
+        assert!(said.iter().any(|s| s.contains(wanted)), "{text}: {said:?}");
+    }
+}
+
+#[test]
+fn arithmetic_is_exact_or_refused() {
+    for (expression, wanted) in [
+        ("4 % 0", "max: 4 cannot be divided by zero"),
+        ("4 / 0", "max: 4 cannot be divided by zero"),
+        ("9223372036854775807 * 9223372036854775807", "is not a whole number of 64 bits"),
+        ("18446744073709551615 + 1", "`18446744073709551616` is not a whole number of 64 bits"),
+        ("-9223372036854775807 - 9", "`-9223372036854775816` is not a whole number of 64 bits"),
+        ("1e300 * 1e300", "max: the result is too large"),
+        ("1e999", "not HCL"),
+    ] {
+        let found = faults(&file(&format!("max = {expression}"), CHECK));
+        assert!(found.iter().any(|f| f.contains(wanted)), "{expression}: {found:#?}");
+    }
+    let text = file("min = 3 - 5\nmax = 9223372036854775808 - 1", CHECK);
+    let spec = spec(&text, Form::Hcl);
+    assert_eq!((&spec["min"], &spec["max"]), (&json!(-2), &json!(i64::MAX)));
+    // Neither depth nor size of an expression is without bounds.
+    let deep = format!("max = {}1{}", "(".repeat(50_000), ")".repeat(50_000));
+    assert!(!faults(&file(&deep, CHECK)).is_empty());
+    let tens = "[0,1,2,3,4,5,6,7,8,9]";
+    let loops = (0..12).fold("0".to_owned(), |inner, n| format!("[for v{n} in {tens}: {inner}]"));
+    let found = faults(&file(&format!("max = {loops}"), CHECK));
+    assert!(found.iter().any(|f| f.contains("makes too large a value")), "{found:#?}");
 }
 
 proptest::proptest! {
