@@ -15,7 +15,8 @@ use serde_json::Value;
 pub(crate) use defaults::default;
 pub(crate) use prepare::{Part, prepare_create, prepare_update};
 pub(crate) use validate::{
-    NameRule, names, validate_create, validate_meta, validate_meta_update, validate_update,
+    NameRule, names, validate_create, validate_meta, validate_meta_update, validate_stored,
+    validate_update,
 };
 
 /// One of Kubernetes' own kinds, by group and kind.

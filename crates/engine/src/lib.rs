@@ -23,6 +23,7 @@ pub mod fuzzing;
 mod identity;
 mod keep;
 mod members;
+pub mod offline;
 mod openapi;
 pub mod patch;
 mod protobuf;

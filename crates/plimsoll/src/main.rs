@@ -3,6 +3,7 @@
 mod args;
 mod cluster;
 mod commands;
+mod input;
 mod measuring;
 mod sidecar;
 

@@ -28,6 +28,15 @@ pub(crate) type Errors = Vec<FieldError>;
 
 /// Checks a new object.
 pub(crate) fn validate_create(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> Errors {
+    let mut errors = validate_stored(kind, namespaced, object);
+    if (kind.group, kind.kind) == ("", "Pod") {
+        pod::create_only(&object["spec"], &mut errors);
+    }
+    errors
+}
+
+/// Checks an object by the rules that hold for it ever after.
+pub(crate) fn validate_stored(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> Errors {
     let mut errors = Errors::new();
     validate_meta(
         &object["metadata"],
@@ -37,9 +46,6 @@ pub(crate) fn validate_create(kind: BuiltIn<'_>, namespaced: bool, object: &Valu
         &mut errors,
     );
     content(kind, object, &mut errors);
-    if (kind.group, kind.kind) == ("", "Pod") {
-        pod::create_only(&object["spec"], &mut errors);
-    }
     errors
 }
 

@@ -2,7 +2,7 @@
 
 mod decision;
 mod fleets;
-pub(crate) mod load;
+mod load;
 mod nodes;
 mod policies;
 mod world;

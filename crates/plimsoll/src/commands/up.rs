@@ -59,9 +59,8 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         writeln!(out, "{lack}")?;
     }
     let client = engine.client();
-    for applied in apply::files(&client, &args.files).await? {
-        writeln!(out, "{applied} applied")?;
-    }
+    apply::files(&client, &args.files, |name| writeln!(std::io::stdout(), "{name} applied"))
+        .await?;
     out.flush()?;
     let follow = async {
         if parts.is_some() {

@@ -53,14 +53,17 @@ fn decisions(objects: &[Value]) -> Vec<Value> {
 fn fleet(replicas: i32, allocated: i32) -> Value {
     let pod = json!({"spec": {"containers": [{"name": "game", "image": "g"}]}});
     json!({
-        "kind": "Fleet", "metadata": {"name": "f"},
+        "apiVersion": "agones.dev/v1", "kind": "Fleet", "metadata": {"name": "f"},
         "spec": {"replicas": replicas, "template": {"spec": {"template": pod}}},
         "status": {"replicas": replicas, "allocatedReplicas": allocated},
     })
 }
 
 fn autoscaler(name: &str, policy: Value) -> Value {
-    json!({"kind": "FleetAutoscaler", "metadata": {"name": name}, "spec": {"fleetName": "f", "policy": policy}})
+    json!({
+        "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler", "metadata": {"name": name},
+        "spec": {"fleetName": "f", "policy": policy},
+    })
 }
 
 #[test]
@@ -143,8 +146,8 @@ fn of_two_autoscalers_only_the_older_moves_the_fleet() {
 #[test]
 fn an_allocation_keeps_what_it_does_not_know_of_the_game_server() {
     let server = json!({
-        "kind": "GameServer",
-        "metadata": {"name": "s", "uid": "1", "x": 1},
+        "apiVersion": "agones.dev/v1", "kind": "GameServer",
+        "metadata": {"name": "s", "uid": "1", "annotations": {"x": "1"}},
         "spec": {"template": {"spec": {"containers": [{"name": "game"}], "ofTomorrow": true}}},
         "status": {"state": "Ready", "nodeName": "n", "lists": {"p": {"capacity": 2, "values": ["a"]}}},
     });
@@ -155,7 +158,7 @@ fn an_allocation_keeps_what_it_does_not_know_of_the_game_server() {
     let found = &decisions(&[server, allocation])[0];
     assert_eq!(found["state"], "Allocated");
     let after = &found["gameServer"];
-    assert_eq!(after["metadata"]["x"], 1);
+    assert_eq!(after["metadata"]["annotations"]["x"], "1");
     assert_eq!(after["spec"]["template"]["spec"]["ofTomorrow"], true);
     assert_eq!(after["metadata"]["labels"], json!({"mode": "x"}));
     assert_eq!(

@@ -1,15 +1,19 @@
 //! Reads objects from files, and refuses what is not valid by file, document and field.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::fmt;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use api::autoscaling::FleetAutoscaleReview;
-use api::{Admission, Problem, Scope, nomad};
+use api::{Admission, Problem, Scope};
+use engine::offline::Kinds;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::world::Object;
+use crate::input::{self, Content, Entry, Place};
 
 /// One thing wrong with the input, and where.
 pub(crate) struct Fault {
@@ -18,191 +22,182 @@ pub(crate) struct Fault {
     problem: Problem,
 }
 
-/// Where in a file something is wrong.
-#[derive(Clone, Copy)]
-enum Place {
-    /// The file as a whole cannot be read.
-    File,
-    /// In a document, counted from 1.
-    Document(usize),
-    /// In a line, counted from 1.
-    Line(usize),
-}
-
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.file.display())?;
-        match self.place {
-            Place::File => {}
-            Place::Document(document) => write!(f, "document {document}: ")?,
-            Place::Line(line) => write!(f, "line {line}: ")?,
-        }
-        self.problem.fmt(f)
+        write!(f, "{}: {}{}", self.file.display(), self.place, self.problem)
     }
 }
 
 /// Reads all files. Either every object is valid, or all problems come back.
 pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Vec<Fault>> {
-    let mut objects = Vec::new();
+    let kinds = Kinds::default();
+    let mut loaded = Loaded { now, kinds, objects: Vec::new(), named: HashMap::new() };
     let mut faults = Vec::new();
     for path in paths {
-        match one(path, now) {
-            Ok(found) => objects.extend(found),
-            Err(found) => faults.extend(found.into_iter().map(|(place, problem)| Fault {
-                file: path.clone(),
-                place,
-                problem,
-            })),
+        input::read(path, &mut |entry| {
+            let Entry { place, item, content } = entry;
+            let found = content.map_err(|problem| vec![problem]);
+            if let Err(problems) = found.and_then(|content| loaded.add(content)) {
+                let problems =
+                    if item.is_empty() { problems } else { api::prefixed(&item, problems) };
+                let fault = |problem| Fault { file: path.clone(), place, problem };
+                faults.extend(problems.into_iter().map(fault));
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    if faults.is_empty() { Ok(loaded.objects) } else { Err(faults) }
+}
+
+/// What has been read so far.
+struct Loaded {
+    now: Timestamp,
+    kinds: Kinds,
+    objects: Vec<Object>,
+    /// Where in `objects` the object of a group, kind, namespace and name is.
+    named: HashMap<[String; 4], usize>,
+}
+
+impl Loaded {
+    fn add(&mut self, content: Content) -> Result<(), Vec<Problem>> {
+        match content {
+            Content::Policy(value) => {
+                self.objects.push(policy(value, self.now)?);
+                Ok(())
+            }
+            Content::Object(value) => match self.object(value)? {
+                Some(object) => self.keep(object).map_err(|problem| vec![problem]),
+                None => Ok(()),
+            },
         }
     }
-    if faults.is_empty() { Ok(objects) } else { Err(faults) }
-}
 
-/// Reads the objects of one file.
-fn one(path: &Path, now: Timestamp) -> Result<Vec<Object>, Vec<(Place, Problem)>> {
-    let text = read(path).map_err(|problem| vec![(Place::File, problem)])?;
-    if let Some(form) = nomad_form(path, &text) {
-        let lined = |fault: nomad::Fault| (Place::Line(fault.line), fault.problem);
-        let policies = nomad::read(&text, form)
-            .map_err(|faults| faults.into_iter().map(lined).collect::<Vec<_>>())?;
-        return gather(policies.into_iter().map(|policy| nomad_policy(policy, now)));
+    /// Checks an object as an API server would: one that has a `uid` counts as stored. One that no decision could mean
+    /// comes back as `None`.
+    fn object(&self, mut value: Value) -> Result<Option<Object>, Vec<Problem>> {
+        let (api_version, kind) = types(&value)?;
+        if kind == "FleetAutoscaleReview" && matches!(api_version, None | Some(REVIEW)) {
+            // What a webhook answers is no object of the API, and need not say its version.
+            FleetAutoscaleReview::read(&value)?;
+            return Ok(Some(object(kind.to_owned(), Scope::Namespaced, value)));
+        }
+        let ours = api::find(None, kind);
+        let Some(api_version) = api_version else {
+            let own = ours.map(|ours| format!("{}/{}", ours.group, ours.version));
+            return match own.filter(|_| ours.is_some_and(|ours| ours.crd.is_none())) {
+                // What is never stored is a request, and what it asks for needs no version.
+                Some(own) => {
+                    value["apiVersion"] = own.into();
+                    self.object(value)
+                }
+                None => Err(unversioned(ours)),
+            };
+        };
+        let kind = kind.to_owned();
+        let known = api::find(Some(api_version), &kind);
+        if known.is_none() {
+            api::nodes::check(&value)?;
+        }
+        let checked = self.kinds.check(&value);
+        if let Some(known) = known {
+            let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
+            let admission = Admission { old: stored.as_ref(), now: self.now };
+            merged((known.admit)(&mut value, &admission), checked.err())?;
+            return Ok(Some(object(kind, known.scope, value)));
+        }
+        let scope = match checked? {
+            Some(scope) => scope,
+            // Someone else's kind that has the name of one of Kubernetes' would be taken for it.
+            None if self.kinds.has_kind(&kind) => return Ok(None),
+            None => Scope::Namespaced,
+        };
+        Ok(Some(object(kind, scope, value)))
     }
-    let documents = documents(path, &text).map_err(|problem| vec![(Place::File, problem)])?;
-    gather(documents.into_iter().map(|value| document(value, now)))
-}
 
-/// Gives all objects, or everything that is wrong with them, by document.
-fn gather(
-    documents: impl Iterator<Item = Result<Vec<Object>, Vec<Problem>>>,
-) -> Result<Vec<Object>, Vec<(Place, Problem)>> {
-    let (mut objects, mut faults) = (Vec::new(), Vec::new());
-    for (index, found) in documents.enumerate() {
-        match found {
-            Ok(found) => objects.extend(found),
-            Err(problems) => {
-                faults.extend(problems.into_iter().map(|p| (Place::Document(index + 1), p)));
+    /// Keeps an object. The same object twice is one; two that differ cannot both be there.
+    fn keep(&mut self, object: Object) -> Result<(), Problem> {
+        let api_version = object.value["apiVersion"].as_str().unwrap_or_default();
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let is_stored = api::find(Some(api_version), &object.kind).is_none_or(|k| k.crd.is_some());
+        if object.name.is_empty() || !is_stored || api_version.is_empty() {
+            self.objects.push(object);
+            return Ok(());
+        }
+        let namespace = object.namespace.clone().unwrap_or_default();
+        let key = [group.to_owned(), object.kind.clone(), namespace, object.name.clone()];
+        match self.named.entry(key) {
+            Slot::Vacant(slot) => {
+                slot.insert(self.objects.len());
+                self.objects.push(object);
+                Ok(())
+            }
+            Slot::Occupied(slot) if self.objects[*slot.get()].value == object.value => Ok(()),
+            Slot::Occupied(_) => {
+                let message = format!("there is another {object}, which differs from this one");
+                Err(Problem::new("metadata.name", message))
             }
         }
     }
-    if faults.is_empty() { Ok(objects) } else { Err(faults) }
+}
+
+/// The version of what a webhook of an autoscaler answers, where it says one.
+const REVIEW: &str = "autoscaling.agones.dev/v1";
+
+/// Returns the `apiVersion`, if there is one, and the `kind` of an object.
+fn types(value: &Value) -> Result<(Option<&str>, &str), Vec<Problem>> {
+    if !value.is_object() {
+        return Err(refusal("", "expected an object with `apiVersion`, `kind` and `metadata`"));
+    }
+    let text = |field: &str| value[field].as_str().filter(|text| !text.is_empty());
+    let Some(kind) = text("kind") else {
+        return Err(refusal("kind", "required: what kind of object this is"));
+    };
+    let api_version = text("apiVersion");
+    if api_version.is_none() && !matches!(&value["apiVersion"], Value::Null | Value::String(_)) {
+        return Err(refusal("apiVersion", "expected text such as `v1` or `apps/v1`"));
+    }
+    Ok((api_version, kind))
+}
+
+fn unversioned(ours: Option<&api::Kind>) -> Vec<Problem> {
+    let example = ours.map(|ours| format!("{}/{}", ours.group, ours.version));
+    let example = example.as_deref().unwrap_or("v1");
+    refusal("apiVersion", format!("required: the version, such as `{example}`"))
+}
+
+fn refusal(path: &str, message: impl Into<String>) -> Vec<Problem> {
+    vec![Problem::new(path, message)]
+}
+
+/// Joins what admission and the schema found; of one field the words of admission, which knows more, are enough.
+fn merged(
+    admitted: Result<(), Vec<Problem>>,
+    checked: Option<Vec<Problem>>,
+) -> Result<(), Vec<Problem>> {
+    let mut problems = admitted.err().unwrap_or_default();
+    for problem in checked.into_iter().flatten() {
+        if problems.iter().all(|known| known.path != problem.path) {
+            problems.push(problem);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+fn object(kind: String, scope: Scope, value: Value) -> Object {
+    let text = |field: &str| value["metadata"][field].as_str().filter(|text| !text.is_empty());
+    let name = text("name").unwrap_or_default().to_owned();
+    let namespace = text("namespace").unwrap_or("default").to_owned();
+    let namespace = (scope == Scope::Namespaced).then_some(namespace);
+    Object { kind, namespace, name, value }
 }
 
 /// Admits a policy of a Nomad file. One that is not enabled is not checked, as there.
-fn nomad_policy(value: Value, now: Timestamp) -> Result<Vec<Object>, Vec<Problem>> {
-    if value["spec"]["enabled"] == Value::Bool(true) {
-        return object(value, now).map(|object| vec![object]);
+fn policy(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
+    let kind = "ScalingPolicy";
+    if value["spec"]["enabled"] == Value::Bool(true)
+        && let Some(known) = api::find(None, kind)
+    {
+        (known.admit)(&mut value, &Admission { old: None, now })?;
     }
-    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let (kind, namespace) = ("ScalingPolicy".to_owned(), Some("default".to_owned()));
-    Ok(vec![Object { kind, namespace, name, value }])
+    Ok(object(kind.to_owned(), Scope::Namespaced, value))
 }
-
-/// Tells whether a file is one of Nomad's policy files, and how it is written.
-fn nomad_form(path: &Path, text: &str) -> Option<nomad::Form> {
-    match path.extension()?.to_str()? {
-        "hcl" => Some(nomad::Form::Hcl),
-        "json" => {
-            let document = serde_json::from_str(text).ok()?;
-            nomad::is_policy_file(&document).then_some(nomad::Form::Json)
-        }
-        _ => None,
-    }
-}
-
-fn read(path: &Path) -> Result<String, Problem> {
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(path)
-    };
-    text.map_err(|err| Problem::new("", format!("could not be read: {err}")))
-}
-
-/// Reads one file as its documents, of whatever kind it is.
-pub(crate) fn file(path: &Path) -> Result<Vec<Value>, Problem> {
-    let text = read(path)?;
-    match nomad_form(path, &text) {
-        None => documents(path, &text),
-        Some(form) => nomad::read(&text, form).map_err(|faults| {
-            let first = faults.into_iter().next();
-            first.map_or(Problem::new("", "cannot be read"), |fault| {
-                Problem::new(format!("line {}", fault.line), fault.problem.to_string())
-            })
-        }),
-    }
-}
-
-fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Problem> {
-    let whole = |message: String| Problem::new("", message);
-    if path.extension().is_some_and(|e| e == "json") {
-        let value = serde_json::from_str(text).map_err(|err| whole(format!("not JSON: {err}")))?;
-        return Ok(vec![value]);
-    }
-    // A number that is none (`.nan`) is a point that was not measured; in JSON's terms it is null.
-    let options = serde_saphyr::options! {
-        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::PassThrough,
-    };
-    let documents = serde_saphyr::from_multiple_with_options(text, options).map_err(|err| {
-        let said = err.to_string();
-        whole(format!("not YAML: {}", said.lines().next().unwrap_or_default()))
-    })?;
-    Ok(documents.into_iter().filter(|d: &Value| !d.is_null()).collect())
-}
-
-/// Turns a document into objects: one, or those of a List.
-fn document(value: Value, now: Timestamp) -> Result<Vec<Object>, Vec<Problem>> {
-    let is_list = |v: &Value| {
-        v["kind"].as_str().is_some_and(|k| k.ends_with("List")) && v["items"].is_array()
-    };
-    if !is_list(&value) {
-        return object(value, now).map(|o| vec![o]);
-    }
-    let items = value["items"].as_array().cloned().unwrap_or_default();
-    let mut objects = Vec::new();
-    let mut problems = Vec::new();
-    for (index, item) in items.into_iter().enumerate() {
-        match object(item, now) {
-            Ok(object) => objects.push(object),
-            Err(found) => problems.extend(api::prefixed(&format!("items[{index}]"), found)),
-        }
-    }
-    if problems.is_empty() { Ok(objects) } else { Err(problems) }
-}
-
-/// Admits one object as an API server would: an object that has a `uid` counts as stored.
-fn object(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
-    let wrong = |path: &str, message: &str| vec![Problem::new(path, message)];
-    if !value.is_object() {
-        return Err(wrong("", "expected an object with `apiVersion`, `kind` and `metadata`"));
-    }
-    let kind = value["kind"]
-        .as_str()
-        .ok_or_else(|| wrong("kind", "required: what kind of object this is"))?
-        .to_owned();
-    let api_version = value["apiVersion"].as_str().map(str::to_owned);
-    if api_version.is_none() && !value["apiVersion"].is_null() {
-        return Err(wrong("apiVersion", "expected text such as `v1` or `apps/v1`"));
-    }
-    let known = api::find(api_version.as_deref(), &kind);
-    let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
-    if let Some(known) = known {
-        value["apiVersion"] = format!("{}/{}", known.group, known.version).into();
-        (known.admit)(&mut value, &Admission { old: stored.as_ref(), now })?;
-    } else {
-        api::nodes::check(&value)?;
-    }
-    if kind == "FleetAutoscaleReview" {
-        FleetAutoscaleReview::read(&value)?;
-    }
-    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let has_namespace = known
-        .map_or_else(|| !CLUSTER_WIDE.contains(&kind.as_str()), |k| k.scope == Scope::Namespaced);
-    let namespace = has_namespace
-        .then(|| value["metadata"]["namespace"].as_str().unwrap_or("default").to_owned());
-    Ok(Object { kind, namespace, name, value })
-}
-
-/// The kinds of Kubernetes that live in no namespace, among those that a decision looks at.
-const CLUSTER_WIDE: [&str; 6] =
-    ["Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode"];

@@ -1,42 +1,62 @@
 //! Applies objects from files, in the order they are written.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
+use kube::error::DiscoveryError;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
-use crate::commands::evaluate::load;
+use crate::input::{self, Content};
 
-/// How long a kind may take to be served after its definition was applied.
+/// How often a kind is asked for that may take a moment to be served after its definition was applied.
 const TRIES: u32 = 50;
+/// How many objects are read ahead.
+const AHEAD: usize = 16;
 
-/// Applies every object of the files, and names each.
-pub(crate) async fn files(client: &Client, paths: &[PathBuf]) -> anyhow::Result<Vec<String>> {
-    let mut applied = Vec::new();
-    for path in paths {
-        let documents =
-            load::file(path).map_err(|err| anyhow::anyhow!("{}: {err}", path.display()))?;
-        let documents =
-            documents.into_iter().flat_map(|document| match document["items"].as_array() {
-                Some(items) if document["kind"].as_str().is_some_and(|k| k.ends_with("List")) => {
-                    items.clone()
-                }
-                _ => vec![document],
-            });
-        for document in documents {
-            let object: DynamicObject = serde_json::from_value(document.clone())
-                .with_context(|| format!("{}: not a Kubernetes object", path.display()))?;
-            let name = name_of(&document);
-            one(client, object).await.with_context(|| format!("could not apply {name}"))?;
-            applied.push(name);
-        }
+/// Applies every object of the files while they are read, and passes on the name of each.
+pub(crate) async fn files(
+    client: &Client,
+    paths: &[PathBuf],
+    mut applied: impl FnMut(&str) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let mut objects = objects(paths.to_vec());
+    let mut kinds = HashMap::new();
+    while let Some(object) = objects.recv().await {
+        let object = object?;
+        let name = name_of(&object);
+        let done = one(client, object, &mut kinds).await;
+        done.with_context(|| format!("could not apply {name}"))?;
+        applied(&name)?;
     }
-    Ok(applied)
+    Ok(())
+}
+
+/// Reads the objects of files on a thread of its own, no faster than they are received.
+fn objects(paths: Vec<PathBuf>) -> mpsc::Receiver<anyhow::Result<Value>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        for path in paths {
+            input::read(&path, &mut |entry| {
+                let object = match entry.content {
+                    Ok(Content::Object(value) | Content::Policy(value)) => Ok(value),
+                    Err(problem) => Err(anyhow!("{}: {}{problem}", path.display(), entry.place)),
+                };
+                match sender.blocking_send(object) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+        }
+    });
+    receiver
 }
 
 fn name_of(object: &Value) -> String {
@@ -44,34 +64,65 @@ fn name_of(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["metadata"]["name"]))
 }
 
-async fn one(client: &Client, object: DynamicObject) -> anyhow::Result<()> {
-    let types = object.types.clone().context("it has no apiVersion and kind")?;
-    let kind = GroupVersionKind::try_from(&types)?;
-    let (resource, capabilities) = served(client, &kind).await?;
-    let api: Api<DynamicObject> = match capabilities.scope {
-        Scope::Cluster => Api::all_with(client.clone(), &resource),
-        Scope::Namespaced => {
-            let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
-            Api::namespaced_with(client.clone(), namespace, &resource)
+/// How a kind is served.
+type Served = (ApiResource, ApiCapabilities);
+
+async fn one(
+    client: &Client,
+    object: Value,
+    kinds: &mut HashMap<GroupVersionKind, Served>,
+) -> anyhow::Result<()> {
+    let object: DynamicObject =
+        serde_json::from_value(object).context("it is not a Kubernetes object")?;
+    let types = object.types.as_ref().context("it has no apiVersion and kind")?;
+    let kind = GroupVersionKind::try_from(types)
+        .map_err(|_| anyhow!("`{}` is not a group and version", types.api_version))?;
+    let name = object.metadata.name.as_deref().context("it has no metadata.name")?;
+    let (resource, capabilities) = match kinds.get(&kind) {
+        Some(known) => known,
+        None => {
+            let served = served(client, &kind).await?;
+            kinds.entry(kind).or_insert(served)
         }
     };
-    let name = object.metadata.name.clone().context("it has no name")?;
-    api.patch(&name, &PatchParams::apply("plimsoll").force(), &Patch::Apply(&object)).await?;
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), resource),
+        Scope::Namespaced => {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
+            Api::namespaced_with(client.clone(), namespace, resource)
+        }
+    };
+    let parameters = PatchParams::apply("plimsoll").force();
+    api.patch(name, &parameters, &Patch::Apply(&object)).await.map_err(plain)?;
     Ok(())
 }
 
 /// Finds out how a kind is served; a definition that was just applied may take a moment.
-async fn served(
-    client: &Client,
-    kind: &GroupVersionKind,
-) -> anyhow::Result<(ApiResource, ApiCapabilities)> {
+async fn served(client: &Client, kind: &GroupVersionKind) -> anyhow::Result<Served> {
     let mut tries = 0;
     loop {
         match pinned_kind(client, kind).await {
             Ok(found) => return Ok(found),
-            Err(err) if tries == TRIES => return Err(err.into()),
+            Err(err) if tries == TRIES => {
+                let is_missing =
+                    matches!(&err, kube::Error::Discovery(DiscoveryError::MissingKind(_)))
+                        || matches!(&err, kube::Error::Api(status) if status.code == 404);
+                if !is_missing {
+                    return Err(plain(err));
+                }
+                let (at, kind) = (kind.api_version(), &kind.kind);
+                return Err(anyhow!(
+                    "no kind `{kind}` is served at `{at}`; check apiVersion and kind, or apply its \
+                     CustomResourceDefinition first"
+                ));
+            }
             Err(_) => tries += 1,
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Says what the server answered, without what the client adds to it.
+fn plain(err: kube::Error) -> anyhow::Error {
+    if let kube::Error::Api(status) = err { anyhow!("{}", status.message) } else { err.into() }
 }
