@@ -443,3 +443,70 @@ fn what_is_wrong_with_an_allocation_is_found_at_its_path() {
         assert_eq!(found.first().map_or("", String::as_str), wanted, "{spec}: {found:?}");
     }
 }
+
+#[test]
+fn an_empty_text_counts_as_left_out_where_agones_says_so() {
+    let mut new = fleet(json!({"scheduling": "", "strategy": {"type": ""}}));
+    let template = json!({
+        "scheduling": "", "sdkServer": {"logLevel": ""}, "eviction": {"safe": ""},
+        "ports": [{"containerPort": 1, "portPolicy": "", "protocol": ""}],
+    });
+    merge(&mut new["spec"]["template"]["spec"], template.clone());
+    let stored = admit(new, None).unwrap();
+    assert_eq!(stored["spec"]["scheduling"], "Packed");
+    assert_eq!(stored["spec"]["strategy"]["type"], "RollingUpdate");
+    assert_eq!(stored["spec"]["template"]["spec"]["ports"], json!([{"containerPort": 1}]));
+    let changed = |pointer: &str| {
+        let mut next = stored.clone();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        next.pointer_mut(parent).unwrap()[name] = "".into();
+        admit(next, Some(&stored)).unwrap_err()[0].path.clone()
+    };
+    assert_eq!(changed("/spec/scheduling"), "spec.scheduling");
+    assert_eq!(changed("/spec/strategy/type"), "spec.strategy.type");
+    let policy = changed("/spec/template/spec/ports/0/portPolicy");
+    assert_eq!(policy, "spec.template.spec.ports[0].portPolicy");
+
+    let mut new = server(template);
+    new["status"] = json!({"state": "", "ports": null, "addresses": null, "reservedUntil": null});
+    let stored = admit(new, None).unwrap();
+    assert_eq!(stored["status"]["state"], "PortAllocation");
+    assert_eq!(stored["spec"]["ports"][0]["protocol"], "UDP");
+    assert_eq!(stored["spec"]["eviction"]["safe"], "Never");
+    let mut next = stored.clone();
+    next["status"]["state"] = "".into();
+    assert_eq!(admit(next, Some(&stored)).unwrap_err()[0].path, "status.state");
+
+    let mut set = fleet(json!({"replicas": 1, "scheduling": ""}));
+    set["kind"] = "GameServerSet".into();
+    assert_eq!(paths(set), ["spec.scheduling"], "upstream has no webhook that fills in sets");
+    let priority = json!({"priorities": [{"type": "Counter", "key": "a", "order": ""}]});
+    assert_eq!(paths(fleet(priority)), ["spec.priorities[0].order"]);
+}
+
+#[test]
+fn an_autoscalers_sync_is_filled_in_with_every_change() {
+    let mut new =
+        autoscaler(json!({"type": "Buffer", "buffer": {"maxReplicas": 5, "bufferSize": 1}}));
+    new["spec"]["sync"] = json!({"type": "", "fixedInterval": {"seconds": 0}});
+    let stored = admit(new.clone(), None).unwrap();
+    assert_eq!(
+        stored["spec"]["sync"],
+        json!({"type": "FixedInterval", "fixedInterval": {"seconds": 30}})
+    );
+    assert_eq!(admit(new, Some(&stored)).unwrap()["spec"]["sync"], stored["spec"]["sync"]);
+}
+
+#[test]
+fn a_status_that_is_written_apart_is_not_looked_at() {
+    let mut new = fleet(json!({}));
+    new["status"] = json!({"replicas": "many"});
+    let mut stored = admit(new, None).unwrap();
+    assert_eq!(stored.get("status"), None, "what nobody could read is dropped");
+    stored["status"] = json!({"replicas": 3});
+    let mut next = stored.clone();
+    next["status"] = json!({"replicas": -7});
+    assert_eq!(admit(next, Some(&stored)).unwrap()["status"]["replicas"], 3);
+    let asked = json!({"kind": "GameServerAllocation", "status": {"state": "", "source": ""}});
+    assert_eq!(admit(asked, None).unwrap().get("status"), None);
+}
