@@ -308,6 +308,6 @@ fn log_unreadable(resource: &Resource, key: &str, why: &Unreadable) {
 pub(crate) fn refused(resource: &Resource, name: &str, err: WriteError) -> Box<Status> {
     match err {
         WriteError::Conflict => Status::stale(resource, name),
-        WriteError::Failed(why) => Status::internal(why),
+        WriteError::Failed(why) => Status::unavailable(why),
     }
 }

@@ -123,6 +123,12 @@ impl Status {
         Self::internal(format!("{what} \"{name}\" cannot be read: {why}; it can only be deleted"))
     }
 
+    /// Says that nothing can be written at present, and that it is worth trying again.
+    pub(crate) fn unavailable(why: impl fmt::Display) -> Box<Self> {
+        Self::new(503, "ServiceUnavailable", format!("the store {why}; try again later"))
+            .retry_after(1)
+    }
+
     /// Adds a cause to the details.
     pub(crate) fn cause(mut self: Box<Self>, cause: Value) -> Box<Self> {
         let details = self.details.get_or_insert_default();

@@ -7,24 +7,28 @@
 
 mod backend;
 mod disk;
+mod medium;
 mod object;
 mod pack;
 mod state;
+mod subscription;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, mpsc};
 use std::time::Duration;
 
 use process::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 pub(crate) use object::{Body, Object, Parts, Unreadable};
 pub(crate) use state::{Change, Page};
+pub(crate) use subscription::Subscription;
 
 use pack::Packer;
 use state::State;
+use subscription::Subscribers;
 
 /// How much of the past is kept for watchers and for reading lists page by page.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +37,13 @@ pub struct History {
     pub keep_for: Duration,
     /// No more than this many changes are kept.
     pub at_most: usize,
+    /// Changes that take more than this many bytes together, as they are packed, are not kept.
+    pub bytes: usize,
 }
 
 impl Default for History {
     fn default() -> Self {
-        Self { keep_for: Duration::from_secs(300), at_most: 100_000 }
+        Self { keep_for: Duration::from_secs(300), at_most: 100_000, bytes: 64 << 20 }
     }
 }
 
@@ -66,7 +72,7 @@ pub enum StoreError {
 pub(crate) enum WriteError {
     /// The object is not, or no longer, what the write was made from.
     Conflict,
-    /// The disk refused.
+    /// The disk refused; it may take the same write later.
     Failed(String),
 }
 
@@ -96,11 +102,13 @@ pub(crate) struct Store {
 /// What readers and the writer share.
 struct Shared {
     state: RwLock<State>,
-    signals: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
+    subscribers: Mutex<Subscribers>,
     feeds: Mutex<Vec<UnboundedSender<Arc<Change>>>>,
     clock: Clock,
     history: History,
     packer: Packer,
+    /// Why nothing can be written at present.
+    trouble: RwLock<Option<String>>,
 }
 
 enum Writer {
@@ -125,14 +133,23 @@ impl Store {
 
     /// Opens the store in a directory.
     pub(crate) fn on_disk(dir: &Path, clock: Clock, history: History) -> Result<Self, StoreError> {
-        let (disk, state, packer) = disk::open(dir, history)?;
+        let opened = disk::open(dir, history)?;
+        Self::running(opened, clock, history)
+            .map_err(|source| StoreError::Io { path: dir.display().to_string(), source })
+    }
+
+    /// Starts the committing thread of what was opened.
+    fn running(
+        (disk, state, packer): (disk::Disk, State, Packer),
+        clock: Clock,
+        history: History,
+    ) -> std::io::Result<Self> {
         let shared = Shared::new(state, packer, clock, history);
         let (jobs, queue) = mpsc::channel();
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("plimsoll-store".to_owned())
-            .spawn(move || disk.run(&queue, &of_thread))
-            .map_err(|source| StoreError::Io { path: dir.display().to_string(), source })?;
+            .spawn(move || disk.run(&queue, &of_thread))?;
         let committer = Mutex::new(Some(Committer { jobs, thread }));
         Ok(Self { shared, writer: Writer::Disk(committer) })
     }
@@ -159,21 +176,26 @@ impl Store {
         self.shared.read().list(collection, prefix, after, limit, at)
     }
 
-    /// Gives the changes of a collection after a version, oldest first, and the version they reach up to.
+    /// Gives the changes of a collection after a version, oldest first, and the version they reach up to: no more than so
+    /// many, and no more after so many bytes.
     pub(crate) fn changes(
         &self,
         collection: &str,
         after: u64,
         at_most: usize,
+        bytes: usize,
     ) -> Result<(Vec<Arc<Change>>, u64), Expired> {
-        self.shared.read().changes(collection, after, at_most)
+        self.shared.read().changes(collection, after, at_most, bytes)
     }
 
-    /// Gives a signal that changes whenever the collection does.
-    pub(crate) fn signal(&self, collection: &Arc<str>) -> watch::Receiver<u64> {
-        let mut signals = self.shared.signals.lock().expect("no one panics while holding it");
-        let signal = signals.entry(Arc::clone(collection)).or_insert_with(|| watch::channel(0).0);
-        signal.subscribe()
+    /// Subscribes to the changes of a collection from now on.
+    pub(crate) fn subscribe(&self, collection: &Arc<str>) -> Subscription {
+        Subscription::new(&self.shared, collection, self.version())
+    }
+
+    /// Returns why nothing can be written at present; `None` if it can.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared.trouble()
     }
 
     /// Gives every change of every collection from now on, in order. Who asks for it keeps up with it.
@@ -216,7 +238,7 @@ impl Store {
             }
             Writer::Disk(committer) => {
                 let (done, answer) = oneshot::channel();
-                let closed = || WriteError::Failed("the store is closed".to_owned());
+                let closed = || WriteError::Failed("is closed".to_owned());
                 {
                     let committer = committer.lock().expect("no one panics while holding it");
                     let jobs = committer.as_ref().map(|c| &c.jobs).ok_or_else(closed)?;
@@ -247,8 +269,21 @@ impl Drop for Store {
 
 impl Shared {
     fn new(state: State, packer: Packer, clock: Clock, history: History) -> Arc<Self> {
-        let (state, signals, feeds) = (RwLock::new(state), Mutex::default(), Mutex::default());
-        Arc::new(Self { state, signals, feeds, clock, history, packer })
+        let (state, subscribers, feeds) = (RwLock::new(state), Mutex::default(), Mutex::default());
+        let trouble = RwLock::default();
+        Arc::new(Self { state, subscribers, feeds, clock, history, packer, trouble })
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.read().expect("no one panics while holding it").clone()
+    }
+
+    fn set_trouble(&self, why: Option<String>) {
+        *self.trouble.write().expect("no one panics while holding it") = why;
+    }
+
+    fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
+        self.subscribers.lock().expect("no one panics while holding it")
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -277,33 +312,31 @@ impl Shared {
             Self::resolve(write, now, state.version() + 1, at)?
         };
         let object = change.object.clone();
-        drop(self.show(vec![Arc::new(change)]));
+        drop(self.show(vec![Arc::new(change)], 0));
         Ok(object)
     }
 
-    /// Makes changes visible and wakes who waits for them. Gives what is forgotten for it.
-    fn show(&self, changes: Vec<Arc<Change>>) -> Vec<Arc<Change>> {
+    /// Makes changes visible, each of which is so many bytes on the disk, and wakes who waits for them. Gives what is
+    /// forgotten for it.
+    fn show(&self, changes: Vec<Arc<Change>>, on_disk: usize) -> Vec<Arc<Change>> {
         let mut reached: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let for_feeds = changes.clone();
         let now = self.clock.now().as_millisecond();
         let forgotten = {
             let mut state = self.state.write().expect("no one panics while holding it");
+            state.advance(now);
             for change in changes {
                 reached.insert(Arc::clone(&change.collection), change.version());
-                state.apply(change);
+                state.apply(change, on_disk);
             }
-            state.trim(now, &self.history)
+            let subscribers = self.subscribers();
+            state.trim(&self.history, |collection, missed| subscribers.read_to(collection, missed))
         };
         self.feeds
             .lock()
             .expect("no one panics while holding it")
             .retain(|feed| for_feeds.iter().all(|change| feed.send(Arc::clone(change)).is_ok()));
-        let signals = self.signals.lock().expect("no one panics while holding it");
-        for (collection, version) in reached {
-            if let Some(signal) = signals.get(&collection) {
-                signal.send_replace(version);
-            }
-        }
+        self.subscribers().wake(reached);
         forgotten
     }
 }

@@ -44,6 +44,9 @@ pub(crate) struct Up {
     /// Keep everything in memory; nothing outlives the process
     #[arg(long)]
     pub(crate) ephemeral: bool,
+    /// How much of the past is kept for watches, in MiB; who watches from further back has to list again
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub(crate) history: usize,
     /// Where to listen; port 0 takes a free one. An address other than a loopback one lets other machines in
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7440")]
     pub(crate) listen: SocketAddr,

@@ -190,7 +190,7 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
         match call.core.store.write(write).await {
             Ok(_) => return Ok(()),
             Err(WriteError::Conflict) => {}
-            Err(WriteError::Failed(why)) => return Err(Status::internal(why)),
+            Err(WriteError::Failed(why)) => return Err(Status::unavailable(why)),
         }
     }
 }

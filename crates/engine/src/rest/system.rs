@@ -125,8 +125,13 @@ fn health(core: &Core, parts: &request::Parts) -> Reply {
         return form::text(500, "stopping");
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let what = parts.uri.path().trim_matches('/');
+    // A process that cannot write for now is not one that has to be started again.
+    if let Some(why) = core.store.trouble().filter(|_| what != "livez") {
+        let text = format!("[+]ping ok\n[-]store failed: {why}\n{what} check failed\n");
+        return form::text(500, text);
+    }
     if query.flag("verbose").is_some() {
-        let what = parts.uri.path().trim_matches('/');
         return form::text(200, format!("[+]ping ok\n[+]store ok\n{what} check passed\n"));
     }
     form::text(200, "ok")

@@ -1,7 +1,8 @@
 //! What happens to the objects of a collection from now on, or from a version on?
 //!
-//! A watch keeps nothing but the version it has reached: the changes it has yet to send are in the store, for all
-//! watches once. One that is too slow finds them forgotten, says so with 410, and ends.
+//! A watch keeps little more than the version it has reached: the changes it has yet to send are in the store, for all
+//! watches once, and stay there for longer than usual while it reads on. One that is too slow finds them forgotten, says so
+//! with 410, and ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ use super::{Call, Reply, convert, list, options, read};
 use crate::core::Core;
 use crate::resource::Resource;
 use crate::status::{Answer, Status};
-use crate::store::{Change, Expired, Object};
+use crate::store::{Change, Expired, Object, Subscription};
 use crate::table::Include;
 
 /// How many changes are taken from the store at once.
 const BATCH: usize = 256;
+/// No more are taken after so many bytes.
+const BATCH_BYTES: usize = 1 << 20;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long a watch lasts that does not say how long it wants to.
 const LASTS: Duration = Duration::from_secs(45 * 60);
@@ -40,7 +43,7 @@ struct Watch {
     include: Include,
     reached: u64,
     waiting: VecDeque<Bytes>,
-    changed: watch::Receiver<u64>,
+    subscription: Subscription,
     stopping: watch::Receiver<bool>,
     ends_at: Instant,
     bookmark_at: Option<Instant>,
@@ -58,7 +61,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
         selection = selection.named(name);
     }
     // From here on nothing is missed, however long the rest takes.
-    let changed = call.core.store.signal(&call.resource.storage);
+    let subscription = call.core.store.subscribe(&call.resource.storage);
     let version = list::check_version(call, call.query.get("resourceVersion"))?;
     let sends_initial = call.query.flag("sendInitialEvents");
     let bookmarks = call.query.flag("allowWatchBookmarks") == Some(true);
@@ -72,7 +75,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
         include: call.include,
         reached: version.unwrap_or(0),
         waiting: VecDeque::new(),
-        changed,
+        subscription,
         stopping: call.core.stopping(),
         ends_at: crate::deadline::after(call.query.timeout()?.unwrap_or(LASTS)),
         bookmark_at: bookmarks.then_some(now + BOOKMARK_EVERY),
@@ -85,6 +88,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
     } else if version.is_none() {
         watch.reached = call.core.store.version();
     }
+    watch.subscription.reach(watch.reached);
     let events = futures::stream::unfold(watch, |mut watch| async {
         let event = watch.next().await?;
         Some((Ok(Frame::data(event)), watch))
@@ -124,13 +128,14 @@ impl Watch {
             if self.is_over || *self.stopping.borrow() {
                 return None;
             }
-            match self.core.store.changes(&self.resource.storage, self.reached, BATCH) {
+            match self.changes() {
                 Err(Expired) => {
                     self.is_over = true;
                     return Some(self.too_old());
                 }
                 Ok((changes, reached)) => {
                     self.reached = reached;
+                    self.subscription.reach(reached);
                     changes.iter().for_each(|change| self.queue(change));
                 }
             }
@@ -147,11 +152,16 @@ impl Watch {
             }
             let wake_at = self.bookmark_at.map_or(self.ends_at, |at| at.min(self.ends_at));
             tokio::select! {
-                changed = self.changed.changed() => changed.ok()?,
+                changed = self.subscription.changed() => changed?,
                 _ = self.stopping.changed() => return None,
                 () = sleep_until(wake_at) => {}
             }
         }
+    }
+
+    fn changes(&self) -> Result<(Vec<Arc<Change>>, u64), Expired> {
+        let store = &self.core.store;
+        store.changes(&self.resource.storage, self.reached, BATCH, BATCH_BYTES)
     }
 
     /// Queues what a change means to this watch: with a selector, an object can come and go without being made or deleted.

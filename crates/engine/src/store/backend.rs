@@ -1,73 +1,176 @@
-//! The file below redb, which is not touched before it is known to be sound.
+//! What is below redb, which is not touched before it is known to be sound.
 //!
 //! Opening a file after a crash makes redb repair it. Until everything in it has been read and found whole, what redb
-//! writes stays in memory; a file that is refused is exactly as it was.
+//! writes stays in memory; a file that is refused is exactly as it was. Then it is written as redb did it, with every
+//! sync in its place: a crash meanwhile leaves what redb can repair again.
+//!
+//! After a write or a sync that failed nobody knows which of the last writes are on the disk, not even by reading them
+//! back: what is read may be in memory only. But redb writes to free pages, and only the first block, which says where
+//! everything else is, is written in place. So that block is kept as it was at the last sync that succeeded, and the file is
+//! opened again with that.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use redb::StorageBackend;
 
-const BLOCK: u64 = 4096;
+use super::medium::Medium;
 
-/// A file that redb keeps its pages in.
+const BLOCK: u64 = 4096;
+/// What a redb file starts with is written last when it is created.
+const MAGIC: u64 = 9;
+
+/// A medium that redb keeps its pages on.
 #[derive(Clone, Debug)]
 pub(super) struct Backend(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    file: File,
+    medium: Arc<dyn Medium>,
+    head: Arc<Mutex<Head>>,
     trial: RwLock<Option<Trial>>,
+}
+
+/// The first block.
+#[derive(Debug, Default)]
+struct Head {
+    written: Vec<u8>,
+    synced: Vec<u8>,
 }
 
 /// What was written before the file was accepted.
 #[derive(Debug)]
 struct Trial {
     len: u64,
-    on_file: u64,
+    on_medium: u64,
     blocks: BTreeMap<u64, Vec<u8>>,
+    /// The same, in order.
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Write(u64, Vec<u8>),
+    SetLen(u64),
+    Sync,
 }
 
 impl Backend {
-    /// Takes a file that may be damaged.
-    pub(super) fn on_trial(file: File) -> io::Result<Self> {
-        let len = file.metadata()?.len();
-        let trial = RwLock::new(Some(Trial { len, on_file: len, blocks: BTreeMap::new() }));
-        Ok(Self(Arc::new(Inner { file, trial })))
+    /// Takes a medium that may be damaged.
+    pub(super) fn on_trial(medium: Arc<dyn Medium>) -> io::Result<Self> {
+        let mut trial = Trial::new(&*medium)?;
+        if is_unfinished(&*medium)? {
+            trial.set_len(&*medium, 0)?;
+        }
+        let mut synced = vec![0; usize::try_from(trial.len.min(BLOCK)).unwrap_or(0)];
+        trial.read(&*medium, 0, &mut synced)?;
+        let head = Arc::new(Mutex::new(Head { written: synced.clone(), synced }));
+        Ok(Self(Arc::new(Inner { medium, head, trial: RwLock::new(Some(trial)) })))
     }
 
-    /// Writes to the file from now on, first of all what was written so far.
+    /// Takes the same medium again, as it was at the last sync that succeeded.
+    pub(super) fn again(&self) -> io::Result<Self> {
+        let Inner { medium, head, .. } = &*self.0;
+        let synced = head.lock().expect("no one panics while holding it").synced.clone();
+        let mut trial = Trial::new(&**medium)?;
+        trial.write(&**medium, 0, &synced)?;
+        trial.steps.push(Step::Sync);
+        let (medium, head) = (Arc::clone(medium), Arc::clone(head));
+        Ok(Self(Arc::new(Inner { medium, head, trial: RwLock::new(Some(trial)) })))
+    }
+
+    /// Writes to the medium from now on, first of all what was written so far.
     pub(super) fn accept(&self) -> io::Result<()> {
         let mut trial = self.0.trial.write().expect("no one panics while holding it");
-        let Some(Trial { len, blocks, .. }) = trial.as_ref() else { return Ok(()) };
-        self.0.file.set_len(*len)?;
-        for (index, block) in blocks {
-            let offset = index * BLOCK;
-            let within = usize::try_from(len.saturating_sub(offset).min(BLOCK)).unwrap_or(0);
-            self.0.file.write_all_at(&block[..within], offset)?;
+        for step in trial.iter().flat_map(|trial| &trial.steps) {
+            match step {
+                Step::Write(offset, data) => self.0.write(*offset, data)?,
+                Step::SetLen(len) => self.0.set_len(*len)?,
+                Step::Sync => self.0.sync()?,
+            }
         }
-        self.0.file.sync_all()?;
+        self.0.sync()?;
         *trial = None;
+        Ok(())
+    }
+
+    /// Finds out whether there is room on the medium.
+    pub(super) fn probe(&self) -> io::Result<()> {
+        self.0.medium.probe()
+    }
+}
+
+/// Tells whether redb was interrupted when it created a file: nothing is in it yet but a beginning without its first bytes.
+fn is_unfinished(medium: &dyn Medium) -> io::Result<bool> {
+    let len = medium.len()?;
+    let mut magic = vec![0; usize::try_from(len.min(MAGIC)).unwrap_or(0)];
+    medium.read(0, &mut magic)?;
+    if len == 0 || magic.iter().any(|byte| *byte != 0) {
+        return Ok(false);
+    }
+    let mut block = vec![0; BLOCK as usize];
+    for offset in (BLOCK..len).step_by(BLOCK as usize) {
+        let within = &mut block[..usize::try_from((len - offset).min(BLOCK)).unwrap_or(0)];
+        medium.read(offset, within)?;
+        if within.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Inner {
+    fn head(&self) -> std::sync::MutexGuard<'_, Head> {
+        self.head.lock().expect("no one panics while holding it")
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if offset < BLOCK {
+            let from = usize::try_from(offset).unwrap_or(0);
+            let part = data.len().min(BLOCK as usize - from);
+            let written = &mut self.head().written;
+            written.resize(written.len().max(from + part), 0);
+            written[from..from + part].copy_from_slice(&data[..part]);
+        }
+        self.medium.write(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if len < BLOCK {
+            self.head().written.truncate(usize::try_from(len).unwrap_or(0));
+        }
+        self.medium.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.medium.sync_data()?;
+        let Head { written, synced } = &mut *self.head();
+        synced.clone_from(written);
         Ok(())
     }
 }
 
 impl Trial {
-    fn load(&self, file: &File, index: u64) -> io::Result<Vec<u8>> {
+    fn new(medium: &dyn Medium) -> io::Result<Self> {
+        let len = medium.len()?;
+        Ok(Self { len, on_medium: len, blocks: BTreeMap::new(), steps: Vec::new() })
+    }
+
+    fn load(&self, medium: &dyn Medium, index: u64) -> io::Result<Vec<u8>> {
         if let Some(block) = self.blocks.get(&index) {
             return Ok(block.clone());
         }
         let mut block = vec![0; BLOCK as usize];
         let offset = index * BLOCK;
-        let within = usize::try_from(self.on_file.saturating_sub(offset).min(BLOCK)).unwrap_or(0);
-        file.read_exact_at(&mut block[..within], offset)?;
+        let within = usize::try_from(self.on_medium.saturating_sub(offset).min(BLOCK)).unwrap_or(0);
+        if within > 0 {
+            medium.read(offset, &mut block[..within])?;
+        }
         Ok(block)
     }
 
-    fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read(&self, medium: &dyn Medium, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if offset + out.len() as u64 > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -76,40 +179,42 @@ impl Trial {
             let at = offset + done as u64;
             let (index, within) = (at / BLOCK, (at % BLOCK) as usize);
             let part = (out.len() - done).min(BLOCK as usize - within);
-            let block = self.load(file, index)?;
+            let block = self.load(medium, index)?;
             out[done..done + part].copy_from_slice(&block[within..within + part]);
             done += part;
         }
         Ok(())
     }
 
-    fn write(&mut self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write(&mut self, medium: &dyn Medium, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
             let (index, within) = (at / BLOCK, (at % BLOCK) as usize);
             let part = (data.len() - done).min(BLOCK as usize - within);
-            let mut block = self.load(file, index)?;
+            let mut block = self.load(medium, index)?;
             block[within..within + part].copy_from_slice(&data[done..done + part]);
             self.blocks.insert(index, block);
             done += part;
         }
         self.len = self.len.max(offset + data.len() as u64);
+        self.steps.push(Step::Write(offset, data.to_vec()));
         Ok(())
     }
 
-    fn set_len(&mut self, file: &File, len: u64) -> io::Result<()> {
+    fn set_len(&mut self, medium: &dyn Medium, len: u64) -> io::Result<()> {
         if len < self.len {
             // What lies beyond the new end must read as zeros if the file grows again.
             self.blocks.retain(|index, _| index * BLOCK < len);
             if !len.is_multiple_of(BLOCK) {
-                let mut last = self.load(file, len / BLOCK)?;
+                let mut last = self.load(medium, len / BLOCK)?;
                 last[(len % BLOCK) as usize..].fill(0);
                 self.blocks.insert(len / BLOCK, last);
             }
-            self.on_file = self.on_file.min(len);
+            self.on_medium = self.on_medium.min(len);
         }
         self.len = len;
+        self.steps.push(Step::SetLen(len));
         Ok(())
     }
 }
@@ -118,41 +223,43 @@ impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
         match &*self.0.trial.read().expect("no one panics while holding it") {
             Some(trial) => Ok(trial.len),
-            None => Ok(self.0.file.metadata()?.len()),
+            None => self.0.medium.len(),
         }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &*self.0.trial.read().expect("no one panics while holding it") {
-            Some(trial) => trial.read(&self.0.file, offset, out),
-            None => self.0.file.read_exact_at(out, offset),
+            Some(trial) => trial.read(&*self.0.medium, offset, out),
+            None => self.0.medium.read(offset, out),
         }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         match &mut *self.0.trial.write().expect("no one panics while holding it") {
-            Some(trial) => trial.set_len(&self.0.file, len),
-            None => self.0.file.set_len(len),
+            Some(trial) => trial.set_len(&*self.0.medium, len),
+            None => self.0.set_len(len),
         }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        match &*self.0.trial.read().expect("no one panics while holding it") {
-            Some(_) => Ok(()),
-            None => self.0.file.sync_data(),
+        match &mut *self.0.trial.write().expect("no one panics while holding it") {
+            Some(trial) => trial.steps.push(Step::Sync),
+            None => self.0.sync()?,
         }
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if let Some(trial) = &mut *self.0.trial.write().expect("no one panics while holding it") {
-            return trial.write(&self.0.file, offset, data);
+        match &mut *self.0.trial.write().expect("no one panics while holding it") {
+            Some(trial) => trial.write(&*self.0.medium, offset, data),
+            None => self.0.write(offset, data),
         }
-        self.0.file.write_all_at(data, offset)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::medium::DataFile;
     use super::*;
 
     #[test]
@@ -160,8 +267,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, vec![7_u8; 5000]).unwrap();
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        let backend = Backend::on_trial(file).unwrap();
+        let backend = Backend::on_trial(Arc::new(DataFile::open(&path).unwrap())).unwrap();
         backend.write(4090, &[1; 20]).unwrap();
         backend.set_len(4100).unwrap();
         backend.set_len(9000).unwrap();
@@ -175,5 +281,24 @@ mod tests {
         backend.accept().unwrap();
         let file = std::fs::read(&path).unwrap();
         assert_eq!((file.len(), &file[4080..4110]), (9000, &wanted[..]));
+    }
+
+    #[test]
+    fn a_file_whose_creation_was_interrupted_is_new_and_a_damaged_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let len = |content: &[u8]| {
+            let path = dir.path().join("f");
+            std::fs::write(&path, content).unwrap();
+            Backend::on_trial(Arc::new(DataFile::open(&path).unwrap())).unwrap().len().unwrap()
+        };
+        let mut begun = vec![0; 20_000];
+        begun[20..40].fill(3);
+        assert_eq!(len(&begun), 0);
+        begun[3] = 1;
+        assert_eq!(len(&begun), 20_000);
+        begun[3] = 0;
+        begun[19_999] = 1;
+        assert_eq!(len(&begun), 20_000);
+        assert_eq!(len(&[]), 0);
     }
 }

@@ -291,6 +291,14 @@ impl Object {
         self.body.bytes()
     }
 
+    /// Returns how many bytes it is kept in, without what it is like.
+    pub(super) fn packed_size(&self) -> usize {
+        match &self.body {
+            Packed::Whole(bytes) => bytes.len(),
+            Packed::Like(like) => like.bytes.len(),
+        }
+    }
+
     /// Gives about how many bytes its JSON has.
     pub(crate) fn size(&self) -> usize {
         self.body.len()

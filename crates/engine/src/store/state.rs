@@ -3,16 +3,18 @@
 //! Versions grow by one with each change. A change holds the object before and after it, so that a list can be read
 //! as it was at an earlier version: what is there now, with the changes since then undone.
 
+mod history;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::{Body, Expired, History, Object};
+use super::{Body, Expired, Object};
 
-/// Of how many changes of a collection more is at hand than is kept.
-const RECENT: usize = 1024;
+/// What a change takes beside its objects.
+const OVERHEAD: usize = 128;
 
 /// One change of one object.
 #[derive(Debug)]
@@ -96,6 +98,12 @@ impl Change {
         (Arc::clone(&self.collection), Arc::clone(&self.key))
     }
 
+    /// Returns how many bytes it takes to remember the change.
+    fn bytes(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, Object::packed_size);
+        OVERHEAD + self.key.len() + self.object.packed_size().max(before)
+    }
+
     /// Gives the version that the change made.
     pub(crate) fn version(&self) -> u64 {
         self.object.version()
@@ -130,7 +138,21 @@ pub(super) struct State {
     restored: u64,
     collections: BTreeMap<Arc<str>, Collection>,
     /// All changes that are kept, by version, to be forgotten in that order.
-    order: VecDeque<(i64, Arc<str>)>,
+    order: VecDeque<Kept>,
+    /// How many bytes they take.
+    bytes: usize,
+    /// What the clock last said, and how far it has advanced, both in milliseconds.
+    clock: Option<i64>,
+    passed: i64,
+}
+
+/// A change that is kept.
+#[derive(Debug)]
+struct Kept {
+    /// How far the clock had advanced.
+    at: i64,
+    bytes: usize,
+    collection: Arc<str>,
 }
 
 impl Default for State {
@@ -147,7 +169,8 @@ impl State {
         for (collection, key, object) in objects {
             collections.entry(collection).or_default().objects.insert(key, object);
         }
-        Self { version, restored: version, collections, order: VecDeque::new() }
+        let (order, bytes, clock, passed) = (VecDeque::new(), 0, None, 0);
+        Self { version, restored: version, collections, order, bytes, clock, passed }
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -201,6 +224,7 @@ impl State {
         collection: &str,
         after: u64,
         at_most: usize,
+        bytes: usize,
     ) -> Result<(Vec<Arc<Change>>, u64), Expired> {
         if after < self.forgotten(collection) {
             return Err(Expired);
@@ -209,12 +233,30 @@ impl State {
             return Ok((Vec::new(), self.version));
         };
         let from = collection.changes.partition_point(|c| c.version() <= after);
-        let changes: Vec<_> = collection.changes.range(from..).take(at_most).cloned().collect();
+        let mut sum = 0;
+        let fitting = collection.changes.range(from..).take(at_most).take_while(|change| {
+            let fits = sum == 0 || sum < bytes;
+            sum += change.object.size();
+            fits
+        });
+        let changes: Vec<_> = fitting.cloned().collect();
         let reached = match changes.last() {
-            Some(last) if changes.len() == at_most => last.version(),
+            Some(last) if from + changes.len() < collection.changes.len() => last.version(),
             _ => self.version,
         };
         Ok((changes, reached))
+    }
+
+    /// Tells whether the same objects are here, at the same versions.
+    pub(super) fn has_same_objects(&self, other: &Self) -> bool {
+        let objects = |state: &Self| {
+            let mut objects = Vec::new();
+            state.each(|collection, key, object| {
+                objects.push((Arc::clone(collection), Arc::clone(key), object.version()));
+            });
+            objects
+        };
+        self.version == other.version && objects(self) == objects(other)
     }
 
     /// Gives the newest version whose change of a collection is forgotten, however many of others are.
@@ -222,8 +264,8 @@ impl State {
         self.collections.get(collection).map_or(0, |c| c.forgotten).max(self.restored)
     }
 
-    /// Makes a change.
-    pub(super) fn apply(&mut self, change: Arc<Change>) {
+    /// Makes a change, which is so many bytes on the disk.
+    pub(super) fn apply(&mut self, change: Arc<Change>, on_disk: usize) {
         self.version = change.version();
         let objects = &mut self.collection(&change.collection).objects;
         if change.deleted {
@@ -231,56 +273,11 @@ impl State {
         } else {
             objects.insert(Arc::clone(&change.key), change.object.clone());
         }
-        self.remember(change);
-    }
-
-    fn remember(&mut self, change: Arc<Change>) {
-        self.order.push_back((change.at, Arc::clone(&change.collection)));
-        let changes = &mut self.collection(&change.collection).changes;
-        changes.push_back(change);
-        // Watchers that keep up have had it by now, and one that does not writes it again.
-        if let Some(old) = changes.len().checked_sub(RECENT).and_then(|at| changes.get(at)) {
-            old.forget_recent();
-        }
+        self.remember(change, on_disk);
     }
 
     fn collection(&mut self, name: &Arc<str>) -> &mut Collection {
         self.collections.entry(Arc::clone(name)).or_default()
-    }
-
-    /// Tells how many of the oldest changes are to be forgotten at a moment.
-    fn overdue(&self, now: i64, history: &History) -> usize {
-        let keep_for = i64::try_from(history.keep_for.as_millis()).unwrap_or(i64::MAX);
-        let oldest = now.saturating_sub(keep_for);
-        let too_many = self.order.len().saturating_sub(history.at_most);
-        let too_old = self.order.iter().take_while(|(at, _)| *at < oldest).count();
-        too_many.max(too_old)
-    }
-
-    /// Forgets what is overdue, and gives it to be freed.
-    pub(super) fn trim(&mut self, now: i64, history: &History) -> Vec<Arc<Change>> {
-        self.forget(self.overdue(now, history))
-    }
-
-    /// Forgets the changes up to a version, and gives them.
-    pub(super) fn forget_to(&mut self, version: u64) -> Vec<Arc<Change>> {
-        // Each change makes the next version.
-        let since = self.version.saturating_sub(version);
-        let kept = usize::try_from(since).unwrap_or(usize::MAX).min(self.order.len());
-        self.forget(self.order.len() - kept)
-    }
-
-    fn forget(&mut self, count: usize) -> Vec<Arc<Change>> {
-        let names: Vec<_> = self.order.drain(..count).map(|(_, name)| name).collect();
-        let mut forgotten = Vec::with_capacity(names.len());
-        for name in names {
-            let collection = self.collection(&name);
-            if let Some(change) = collection.changes.pop_front() {
-                collection.forgotten = change.version();
-                forgotten.push(change);
-            }
-        }
-        forgotten
     }
 }
 
@@ -320,3 +317,6 @@ impl Collection {
         objects.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ mod bounds;
 mod corpus;
 mod delegate;
 mod differential;
+mod full;
 mod in_process;
 mod keep;
 mod pods;

@@ -145,6 +145,54 @@ async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_keeps_up_is_never_too_old_however_little_is_kept() {
+    let history = History { at_most: 10, bytes: 1, ..History::default() };
+    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let first = maps.create(&PostParams::default(), &named("first")).await.unwrap();
+    let version = first.resource_version().unwrap();
+    let events = maps.watch(&WatchParams::default(), &version).await.unwrap();
+    // All of them come before the watch can read a single one.
+    for index in 0..500 {
+        maps.create(&PostParams::default(), &named(&format!("m{index}"))).await.unwrap();
+    }
+    let events: Vec<_> = events.take(500).collect().await;
+    for (index, event) in events.iter().enumerate() {
+        let name = format!("m{index}");
+        assert!(
+            matches!(event, Ok(WatchEvent::Added(map)) if map.name_any() == name),
+            "{index}: {event:?}"
+        );
+    }
+    assert_eq!(events.len(), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_does_not_read_is_told_so_and_keeps_nothing() {
+    let history = History { bytes: 1 << 20, ..History::default() };
+    let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
+    let first = maps.create(&PostParams::default(), &named("first")).await.unwrap();
+    let version = first.resource_version().unwrap();
+    let events = maps.watch(&WatchParams::default(), &version).await.unwrap();
+    let mut large = named("large");
+    for index in 0..30 {
+        let text = format!("{index}").repeat(400_000);
+        large.data = Some([("text".to_owned(), text)].into());
+        match index {
+            0 => maps.create(&PostParams::default(), &large).await.unwrap(),
+            _ => maps.replace("large", &PostParams::default(), &large).await.unwrap(),
+        };
+    }
+    let events: Vec<_> = events.collect().await;
+    assert!(
+        matches!(&events[..], [Ok(WatchEvent::Error(status))] if status.code == 410),
+        "{} events",
+        events.len()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_of_a_quiet_kind_outlasts_a_storm_of_another() {
     let history = History { at_most: 10, ..History::default() };
     let engine = Engine::open(Settings { history, ..crate::settings() }).await.unwrap();

@@ -33,8 +33,9 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let data = cluster::data_directory(args.data.as_deref())?;
-    let settings =
+    let mut settings =
         if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
+    settings.history.bytes = args.history.saturating_mul(1 << 20);
     let engine = Engine::open(settings).await?;
     let listening = engine.listen(args.listen).await?;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data.join("kubeconfig"));

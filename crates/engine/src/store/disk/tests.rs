@@ -1,16 +1,28 @@
 //! What is in the file when it is opened again?
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use process::Clock;
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::sync::oneshot;
 
-use super::super::{Body, Store};
+use super::super::{Body, Store, Write, WriteError};
+use super::commit::{TOGETHER, gather};
+use super::fold::FOLD;
 use super::*;
 
-const HISTORY: History = History { keep_for: Duration::from_secs(300), at_most: 40 };
+const HISTORY: History =
+    History { keep_for: Duration::from_secs(300), at_most: 40, bytes: 64 << 20 };
 
 fn open(dir: &Path) -> Store {
     Store::on_disk(dir, Clock::system(), HISTORY).unwrap()
+}
+
+/// What a disk that nobody reads shows its changes to.
+fn nobody() -> Arc<Shared> {
+    Shared::new(State::default(), Packer::default(), Clock::system(), HISTORY)
 }
 
 /// Writes `keys` one after the other: what is there changes, and every fifth write deletes it.
@@ -23,7 +35,7 @@ async fn write(store: &Store, keys: &[u8], first: usize) {
         let is_gone = seen.is_some() && (first + index).is_multiple_of(5);
         let expected = seen.map(|seen| seen.version());
         let body = (!is_gone).then_some(body);
-        store.write(super::Write { collection, key, expected, body }).await.unwrap();
+        store.write(Write { collection, key, expected, body }).await.unwrap();
     }
 }
 
@@ -33,8 +45,9 @@ fn seen(store: &Store) -> (Vec<String>, Vec<String>) {
     store.each(|_, key, object| {
         objects.push(format!("{key} {} {:?}", object.version(), object.body()))
     });
-    let oldest = (1..=store.version()).find(|at| store.changes("things", *at, 1).is_ok()).unwrap();
-    let (changes, _) = store.changes("things", oldest, usize::MAX).unwrap();
+    let oldest =
+        (1..=store.version()).find(|at| store.changes("things", *at, 1, 1).is_ok()).unwrap();
+    let (changes, _) = store.changes("things", oldest, usize::MAX, usize::MAX).unwrap();
     let shown = changes.iter().map(|change| {
         let before = change.before.as_ref().map(|before| (before.version(), before.body()));
         format!("{} {} {:?} {before:?}", change.version(), change.deleted, change.object.body())
@@ -69,7 +82,7 @@ proptest! {
 fn what_is_queued_goes_together_and_nobody_is_waited_for_who_does_not_come() {
     let (jobs, queue) = mpsc::channel();
     let job = || Job {
-        write: super::Write { collection: "c".into(), key: "k".into(), expected: None, body: None },
+        write: Write { collection: "c".into(), key: "k".into(), expected: None, body: None },
         done: oneshot::channel().0,
     };
     for (queued, last) in [(0, 1), (3, 2), (3, 4), (0, 100), (3, 100), (TOGETHER + 5, 1)] {
@@ -91,18 +104,21 @@ async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
     drop(store);
     let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
     // As a rule a thousand and some; where the machine paused, the store may have folded them meanwhile.
-    let pieces = disk.forgotten.len().div_ceil(FOLD);
-    assert_eq!(disk.log.len(), disk.forgotten.len() + HISTORY.at_most);
+    let pieces = disk.log.forgotten.len().div_ceil(FOLD);
+    assert_eq!(disk.log.values.len(), disk.log.forgotten.len() + HISTORY.at_most);
     drop(state);
     for _ in 0..pieces {
-        assert!(disk.fold());
+        assert!(disk.fold(&nobody()));
         // What is there after each piece is what was there before it, however far the objects lag behind.
         drop(disk);
         assert_eq!(seen(&open(dir.path())), before);
         disk = super::open(dir.path(), HISTORY).unwrap().0;
     }
-    assert!(!disk.fold());
-    assert_eq!((disk.log.len(), disk.forgotten.len(), disk.last.len()), (HISTORY.at_most, 0, 0));
+    assert!(!disk.fold(&nobody()));
+    assert_eq!(
+        (disk.log.values.len(), disk.log.forgotten.len(), disk.log.last.len()),
+        (HISTORY.at_most, 0, 0)
+    );
 }
 
 #[tokio::test]
@@ -118,7 +134,10 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
         let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
         disk.most_forgotten = 1;
         // One change is forgotten for each that came, and two are folded.
-        assert_eq!(disk.forgotten.len(), *forgotten.get_or_insert(disk.forgotten.len()) - round);
+        assert_eq!(
+            disk.log.forgotten.len(),
+            *forgotten.get_or_insert(disk.log.forgotten.len()) - round
+        );
         let version = state.version() + 1;
         let place = (Arc::from("late"), Arc::from(format!("n/late-{round}")));
         let body = Body::new(&json!({"metadata": {"name": "late"}}));
@@ -130,6 +149,41 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
         let kept: Vec<_> = seen(&store).0.into_iter().filter(|o| !o.contains("late")).collect();
         assert_eq!(kept, before.0);
     }
+}
+
+#[test]
+fn the_log_is_bounded_by_bytes_also_when_objects_become_larger() {
+    let dir = tempfile::tempdir().unwrap();
+    let history = History { bytes: 64 << 10, ..History::default() };
+    let (mut disk, state, packer) = super::open(dir.path(), history).unwrap();
+    let shared = Shared::new(state, packer, Clock::system(), history);
+    let mut dice = 1_u64;
+    let mut largest = 0;
+    for round in 0..300 {
+        let size = if round < 200 { 200 } else { 20_000 };
+        let noise: String = std::iter::repeat_with(|| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'a' + u8::try_from((dice >> 33) % 26).unwrap())
+        })
+        .take(size)
+        .collect();
+        let key: Arc<str> = Arc::from("n/always-the-same");
+        let expected = shared.read().get("things", &key).map(Object::version);
+        let body = Some(Body::new(&json!({"metadata": {"name": "a"}, "data": noise})));
+        let (done, mut answer) = oneshot::channel::<Result<Object, WriteError>>();
+        let write = Write { collection: "things".into(), key, expected, body };
+        disk.together(vec![Job { write, done }], &shared);
+        answer.try_recv().unwrap().unwrap();
+        largest = largest.max(disk.log.bytes);
+    }
+    let kept = shared.read().version() - shared.read().forgotten_to();
+    assert_eq!(kept, 3, "of 20 kB each fit into 64 KiB");
+    assert!(largest <= 3 * history.bytes, "{largest}");
+    assert!(disk.log.bytes > history.bytes / 2, "as much is kept as fits");
+    drop(disk);
+    let (disk, state, _) = super::open(dir.path(), history).unwrap();
+    assert!(disk.log.bytes <= 3 * history.bytes);
+    assert!(state.has_same_objects(&shared.read()));
 }
 
 #[tokio::test]
@@ -153,6 +207,6 @@ async fn a_file_of_the_first_format_is_read_and_only_its_past_is_gone() {
         let store = open(dir.path());
         assert_eq!(store.version(), 9);
         assert_eq!(store.get("things", "n/a").unwrap().version(), 7);
-        assert!(store.changes("things", 8, 1).is_err());
+        assert!(store.changes("things", 8, 1, 1).is_err());
     }
 }
