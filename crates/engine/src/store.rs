@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use process::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 pub(crate) use object::{Body, Object, Parts, Unreadable};
 pub(crate) use state::{Change, Page};
@@ -108,7 +108,7 @@ struct Shared {
     history: History,
     packer: Packer,
     /// Why nothing can be written at present.
-    trouble: RwLock<Option<String>>,
+    trouble: watch::Sender<Option<String>>,
 }
 
 enum Writer {
@@ -198,6 +198,11 @@ impl Store {
         self.shared.trouble()
     }
 
+    /// Waits until it can.
+    pub(crate) async fn until_writable(&self) {
+        let _ = self.shared.trouble.subscribe().wait_for(Option::is_none).await;
+    }
+
     /// Gives every change of every collection from now on, in order. Who asks for it keeps up with it.
     pub(crate) fn feed(&self) -> UnboundedReceiver<Arc<Change>> {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -270,16 +275,16 @@ impl Drop for Store {
 impl Shared {
     fn new(state: State, packer: Packer, clock: Clock, history: History) -> Arc<Self> {
         let (state, subscribers, feeds) = (RwLock::new(state), Mutex::default(), Mutex::default());
-        let trouble = RwLock::default();
+        let trouble = watch::Sender::default();
         Arc::new(Self { state, subscribers, feeds, clock, history, packer, trouble })
     }
 
     fn trouble(&self) -> Option<String> {
-        self.trouble.read().expect("no one panics while holding it").clone()
+        self.trouble.borrow().clone()
     }
 
     fn set_trouble(&self, why: Option<String>) {
-        *self.trouble.write().expect("no one panics while holding it") = why;
+        self.trouble.send_replace(why);
     }
 
     fn subscribers(&self) -> MutexGuard<'_, Subscribers> {

@@ -19,6 +19,7 @@ use super::query::Query;
 use super::{Call, Caller, update};
 use crate::core::Core;
 use crate::resource::Resource;
+use crate::status::Answer;
 use crate::store::Parts;
 use crate::table::Include;
 
@@ -60,6 +61,20 @@ impl Call {
     }
 }
 
+/// Tells whether something is to be tried again that was refused because nothing could be written, as on a full disk, and
+/// waits until it can be: nobody would ask for it a second time.
+async fn is_to_try_again<T>(core: &Core, answer: &Answer<T>) -> bool {
+    let mut stopping = core.stopping();
+    let is_refused = answer.as_ref().is_err_and(|status| status.code == 503);
+    if !is_refused || *stopping.borrow() {
+        return false;
+    }
+    tokio::select! {
+        () = core.store.until_writable() => true,
+        _ = stopping.changed() => false,
+    }
+}
+
 /// Deletes an object, if it is there and, given its uid, still is that one.
 pub(crate) async fn delete(
     core: &Arc<Core>,
@@ -80,7 +95,13 @@ pub(crate) async fn delete(
         ..Options::default()
     };
     let call = Call::internal(core, resource, namespace, Some(name));
-    if let Err(status) = delete::delete(&call, name, &options).await
+    let deleted = loop {
+        let deleted = delete::delete(&call, name, &options).await;
+        if !is_to_try_again(core, &deleted).await {
+            break deleted;
+        }
+    };
+    if let Err(status) = deleted
         && status.reason != "NotFound"
     {
         tracing::debug!(kind = resource.kind, name, why = status.message, "could not delete");
@@ -97,13 +118,19 @@ pub(crate) async fn change(
     edit: impl Fn(&mut Value),
 ) {
     let call = Call::internal(core, resource, namespace, Some(name));
-    let parts = update::parts(&call, Cow::Owned(Parts::whole(fields)));
-    let changed = update::change(&call, false, Owners::Noted, parts, |old| {
-        let mut object = old.cloned().unwrap_or_default();
-        edit(&mut object);
-        Ok(object)
-    });
-    if let Err(status) = changed.await
+    let changed = loop {
+        let parts = update::parts(&call, Cow::Owned(Parts::whole(fields)));
+        let changed = update::change(&call, false, Owners::Noted, parts, |old| {
+            let mut object = old.cloned().unwrap_or_default();
+            edit(&mut object);
+            Ok(object)
+        });
+        let changed = changed.await;
+        if !is_to_try_again(core, &changed).await {
+            break changed;
+        }
+    };
+    if let Err(status) = changed
         && status.reason != "NotFound"
     {
         tracing::debug!(kind = resource.kind, name, why = status.message, "could not change");
@@ -116,8 +143,28 @@ pub(crate) async fn create(
     resource: &Arc<Resource>,
     namespace: Option<&str>,
     manager: &str,
-    mut object: Value,
+    object: Value,
 ) {
+    let made = loop {
+        let made = try_create(core, resource, namespace, manager, object.clone()).await;
+        if !is_to_try_again(core, &made).await {
+            break made;
+        }
+    };
+    if let Err(status) = made
+        && status.reason != "AlreadyExists"
+    {
+        tracing::debug!(kind = resource.kind, why = status.message, "could not create");
+    }
+}
+
+async fn try_create(
+    core: &Arc<Core>,
+    resource: &Arc<Resource>,
+    namespace: Option<&str>,
+    manager: &str,
+    mut object: Value,
+) -> Answer<()> {
     let mut call = Call::internal(core, resource, namespace, None);
     call.query.set("fieldManager", manager);
     object["apiVersion"] = resource.api_version().into();
@@ -128,13 +175,6 @@ pub(crate) async fn create(
         object["apiVersion"] = resource.api_version().into();
         object["kind"] = resource.kind.as_str().into();
     }
-    let made = match create::match_namespace(&call, &mut object) {
-        Ok(()) => create::create(&call, object, Owners::ToBeNoted).await.map(drop),
-        Err(status) => Err(status),
-    };
-    if let Err(status) = made
-        && status.reason != "AlreadyExists"
-    {
-        tracing::debug!(kind = resource.kind, why = status.message, "could not create");
-    }
+    create::match_namespace(&call, &mut object)?;
+    create::create(&call, object, Owners::ToBeNoted).await.map(drop)
 }

@@ -62,7 +62,13 @@ impl PodRef {
         let Some(call) = self.call() else { return };
         let target = json!({"kind": "Node", "name": node});
         let binding = json!({"metadata": {"uid": &*self.uid}, "target": target});
-        self.told("bind", pods::bind_to(&call, &self.name, &binding).await);
+        let bound = loop {
+            let bound = pods::bind_to(&call, &self.name, &binding).await;
+            if !super::is_to_try_again(&self.core, &bound).await {
+                break bound;
+            }
+        };
+        self.told("bind", bound);
     }
 
     /// Removes the pod, as whoever ran it does once nothing of it runs any more.
@@ -70,7 +76,13 @@ impl PodRef {
         let Some(call) = self.call() else { return };
         let uid = Some(self.uid.to_string());
         let options = Options { uid, grace: Some(0), ..Options::default() };
-        self.told("remove", delete::delete(&call, &self.name, &options).await.map(drop));
+        let removed = loop {
+            let removed = delete::delete(&call, &self.name, &options).await.map(drop);
+            if !super::is_to_try_again(&self.core, &removed).await {
+                break removed;
+            }
+        };
+        self.told("remove", removed);
     }
 
     fn told(&self, what: &str, done: Answer<()>) {
@@ -82,7 +94,7 @@ impl PodRef {
         }
     }
 
-    /// Says something about the pod in an event.
+    /// Says something about the pod in an event, if it can be said now.
     pub(crate) async fn event(&self, from: &str, kind: &str, reason: &str, message: &str) {
         let served = self.core.registry.served();
         let Some(events) = served.find("", "v1", "events") else { return };
@@ -96,6 +108,7 @@ impl PodRef {
             "source": {"component": from}, "reportingComponent": from, "count": 1,
             "firstTimestamp": now, "lastTimestamp": now,
         });
-        super::create(&self.core, events, Some(&self.namespace), from, event).await;
+        let said = super::try_create(&self.core, events, Some(&self.namespace), from, event);
+        self.told("record an event of", said.await);
     }
 }

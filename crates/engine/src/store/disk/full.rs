@@ -13,6 +13,7 @@ use super::simulated::Simulated;
 use super::*;
 use crate::access::Access;
 use crate::core::Core;
+use crate::rest::internal;
 use crate::service::Service;
 use crate::{Clock, identity};
 
@@ -76,8 +77,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nothing_is_lost() {
 #[tokio::test]
 async fn readiness_says_that_the_disk_is_full_and_writers_are_told_to_try_again() {
     let medium = Simulated::new(20);
-    let (store, clock) = (open(&medium), Clock::system());
-    let core = Core::new(store, clock, &Access::fresh().unwrap(), identity::random());
+    let core = core(&medium);
     let service = Service::new(Arc::clone(&core));
     let send = async |method: &str, path: &str, body: &str| {
         let request = Request::builder().method(method).uri(path);
@@ -105,4 +105,29 @@ async fn readiness_says_that_the_disk_is_full_and_writers_are_told_to_try_again(
     assert_eq!(send("GET", "/readyz", "").await.1, "ok");
     let (created, why) = send("POST", "/api/v1/namespaces", namespace).await;
     assert_eq!(created.status, StatusCode::CREATED, "{why}");
+}
+
+#[tokio::test]
+async fn what_the_engine_does_by_itself_waits_until_the_disk_has_room() {
+    let medium = Simulated::new(21);
+    let core = core(&medium);
+    crate::bootstrap::run(&core).await.unwrap();
+    medium.set_full(true);
+    assert!(create(&core.store, "refused").await.is_err());
+    let namespaces = core.registry.served().find("", "v1", "namespaces").cloned().unwrap();
+    let own = tokio::spawn({
+        let core = Arc::clone(&core);
+        async move {
+            let name = json!({"metadata": {"name": "own"}});
+            internal::create(&core, &namespaces, None, "test", name).await;
+        }
+    });
+    assert!(core.store.get("namespaces", "own").is_none());
+    medium.set_full(false);
+    own.await.unwrap();
+    assert!(core.store.get("namespaces", "own").is_some());
+}
+
+fn core(medium: &Simulated) -> Arc<Core> {
+    Core::new(open(medium), Clock::system(), &Access::fresh().unwrap(), identity::random())
 }
