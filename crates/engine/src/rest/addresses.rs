@@ -104,7 +104,7 @@ struct Taken {
 impl Taken {
     /// Takes in what has happened to services since the last time.
     fn refresh(&mut self, store: &Store) {
-        match store.changes(COLLECTION, self.version, usize::MAX) {
+        match store.changes(COLLECTION, self.version, usize::MAX, usize::MAX) {
             Ok((changes, reached)) => {
                 for change in changes {
                     self.remove(&change.key);

@@ -83,9 +83,12 @@ enum Keep {
 /// Opens the file in a directory and reads it all; one that is damaged or too new is left alone.
 pub(super) fn open(dir: &Path, history: History) -> Result<(Disk, State, Packer), StoreError> {
     let path = dir.join("objects.redb");
-    let file = DataFile::open(&path).map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock => StoreError::InUse(dir.display().to_string()),
-        _ => StoreError::Io { path: path.display().to_string(), source },
+    let file = DataFile::open(&path).map_err(|source| {
+        if source.kind() == io::ErrorKind::WouldBlock {
+            StoreError::InUse(dir.display().to_string())
+        } else {
+            StoreError::Io { path: path.display().to_string(), source }
+        }
     })?;
     open_on(Arc::new(file), &path.display().to_string(), history)
 }

@@ -294,7 +294,7 @@ impl Object {
     /// Returns how many bytes it is kept in, without what it is like.
     pub(super) fn packed_size(&self) -> usize {
         match &self.body {
-            Packed::Whole(bytes) => bytes.len(),
+            Packed::Whole(bytes) | Packed::Unreadable(bytes) => bytes.len(),
             Packed::Like(like) => like.bytes.len(),
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::super::{Body, Object, Write, WriteError};
 use super::simulated::{Random, Simulated};
 use super::*;
-use crate::Clock;
+use process::Clock;
 
 const SEEDS: u64 = 200;
 const HISTORY: History =

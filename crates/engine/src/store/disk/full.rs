@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use process::Clock;
 use serde_json::json;
 use tower::ServiceExt as _;
 
@@ -13,9 +14,9 @@ use super::simulated::Simulated;
 use super::*;
 use crate::access::Access;
 use crate::core::Core;
+use crate::identity;
 use crate::rest::internal;
 use crate::service::Service;
-use crate::{Clock, identity};
 
 fn open(medium: &Simulated) -> Store {
     let history = History::default();
