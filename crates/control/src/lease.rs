@@ -32,6 +32,12 @@ where
     }
 }
 
+/// Takes the Lease if it is free or was ours, and returns whether it is ours now. An embedded API server does so before it listens: nobody
+/// else can then be faster.
+pub async fn claim_lease(client: &Client, terms: &Lease) -> bool {
+    Candidate::new(client, terms, &Clock::system()).attempt().await
+}
+
 /// Gives the Lease back, so that another need not wait for it to run out.
 pub(crate) async fn release(client: &Client, terms: &Lease, clock: &Clock) {
     let mut candidate = Candidate::new(client, terms, clock);
@@ -49,18 +55,29 @@ struct Candidate<'a> {
     clock: Clock,
     /// The version that was last seen, and since when.
     seen: Option<(String, Instant)>,
-    /// Whether someone else held it when it was last seen.
-    is_taken: bool,
+    /// Who else held it when it was last seen.
+    taken_by: Option<String>,
 }
 
 impl<'a> Candidate<'a> {
     fn new(client: &Client, terms: &'a Lease, clock: &Clock) -> Self {
         let api = Api::namespaced(client.clone(), &terms.namespace);
-        Self { api, terms, clock: clock.clone(), seen: None, is_taken: false }
+        Self { api, terms, clock: clock.clone(), seen: None, taken_by: None }
     }
 
     async fn acquire(&mut self) {
+        let mut told = None;
         while !self.attempt().await {
+            if let Some(holder) =
+                self.taken_by.as_ref().filter(|holder| told.as_ref() != Some(*holder))
+            {
+                tracing::info!(
+                    lease = self.terms.name,
+                    holder,
+                    "another controller is active; waiting for its lease"
+                );
+                told = Some(holder.clone());
+            }
             tokio::time::sleep(self.terms.retry_every).await;
         }
     }
@@ -74,7 +91,7 @@ impl<'a> Candidate<'a> {
             let began_at = Instant::now();
             match tokio::time::timeout_at(give_up_at, self.attempt()).await {
                 Ok(true) => renewed_at = began_at,
-                Ok(false) if Instant::now() < give_up_at && !self.is_taken => {}
+                Ok(false) if Instant::now() < give_up_at && self.taken_by.is_none() => {}
                 Ok(false) | Err(_) => return,
             }
         }
@@ -102,10 +119,9 @@ impl<'a> Candidate<'a> {
             self.seen = Some((version, Instant::now()));
         }
         let spec = lease.spec.unwrap_or_default();
-        let is_ours = spec.holder_identity.as_deref() == Some(&self.terms.identity);
-        let is_free = spec.holder_identity.as_deref().is_none_or(str::is_empty);
-        self.is_taken = !is_ours && !is_free;
-        if self.is_taken && !self.has_run_out(&spec) {
+        let holder = spec.holder_identity.clone().filter(|holder| !holder.is_empty());
+        self.taken_by = holder.filter(|holder| *holder != self.terms.identity);
+        if self.taken_by.is_some() && !self.has_run_out(&spec) {
             return false;
         }
         let next = self.spec(Some(&spec));

@@ -26,6 +26,7 @@ pub use events::{Events, Kind as EventKind};
 pub use fleet_autoscaler::STABILIZATION_ANNOTATION;
 pub use gates::{FeatureGates, GateError};
 pub use key::Key;
+pub use lease::claim_lease;
 pub use lenient::Lenient;
 pub use pod::{HOST_PORTS_ANNOTATION, Pod};
 pub use queue::{Again, Queue};

@@ -89,6 +89,13 @@ impl Default for Sidecar {
 }
 
 impl Lease {
+    /// Makes an identity that no other process has: the name of the host, for whoever reads the Lease, and a random part, since hosts and
+    /// containers share names.
+    pub fn unique_identity() -> String {
+        let uname = rustix::system::uname();
+        format!("{}_{}", uname.nodename().to_string_lossy(), uuid::Uuid::new_v4())
+    }
+
     /// Gives upstream's times: 15 s, 10 s and 2 s. The name is our own, so that an installation of Agones beside us is not kept from
     /// its work, nor we from ours.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
@@ -100,5 +107,18 @@ impl Lease {
             renew_within: Duration::from_secs(10),
             retry_every: Duration::from_secs(2),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_of_a_host_have_different_identities() {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let (one, two) = (Lease::unique_identity(), Lease::unique_identity());
+        assert!(one.starts_with(&host), "{one}");
+        assert_ne!(one, two);
     }
 }

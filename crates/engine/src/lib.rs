@@ -123,6 +123,11 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Returns the identity of the data directory: the same after a restart, and nobody else's.
+    pub fn identity(&self) -> &str {
+        &self.core.identity
+    }
+
     /// Gives the service that answers requests in this process, for `kube::Client::new`.
     pub fn service(&self) -> Service {
         Service::new(Arc::clone(&self.core))

@@ -53,11 +53,13 @@ pub(crate) struct Up {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) allocator: AllocatorArgs,
     /// Serve Prometheus' metrics here
     #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Only the API: nothing is scheduled, run or controlled
-    #[arg(long, conflicts_with_all = ["images", "simulated_nodes"])]
+    #[arg(long, conflicts_with_all = ["allocator", "images", "simulated_nodes"])]
     pub(crate) api_only: bool,
     /// Run a program of this machine for an image; may be given many times
     #[arg(long = "image", value_name = "IMAGE=PROGRAM", value_parser = image)]
@@ -68,6 +70,21 @@ pub(crate) struct Up {
     pub(crate) simulated_nodes: usize,
     #[command(flatten)]
     pub(crate) gates: Gates,
+}
+
+/// Where and to whom the allocator answers by gRPC and REST.
+#[derive(clap::Args)]
+pub(crate) struct AllocatorArgs {
+    /// Answer allocations by gRPC and REST here
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) allocator: Option<SocketAddr>,
+    /// The folder with tls.crt and tls.key of --allocator; without it only this machine is answered, in plain text
+    #[arg(long, value_name = "DIR", requires = "allocator")]
+    pub(crate) allocator_certificates: Option<PathBuf>,
+    /// The folder with the certificates (.crt, .pem) of those who may call --allocator, or of their authorities; without it only this machine
+    /// may
+    #[arg(long, value_name = "DIR", requires = "allocator_certificates")]
+    pub(crate) allocator_callers: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -103,15 +120,8 @@ pub(crate) struct Run {
     /// The folder with tls.crt and tls.key that the API server is shown; read again when they change
     #[arg(long, value_name = "DIR")]
     pub(crate) certificates: Option<PathBuf>,
-    /// Answer allocations by gRPC and REST here
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) allocator: Option<SocketAddr>,
-    /// The folder with tls.crt and tls.key of --allocator; without it only this machine is answered, in plain text
-    #[arg(long, value_name = "DIR")]
-    pub(crate) allocator_certificates: Option<PathBuf>,
-    /// The folder with the authorities (.crt, .pem) of those who may call --allocator; without it only this machine may
-    #[arg(long, value_name = "DIR", requires = "allocator_certificates")]
-    pub(crate) allocator_callers: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) allocator: AllocatorArgs,
     /// Serve Prometheus' metrics here
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,

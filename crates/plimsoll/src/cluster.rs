@@ -6,6 +6,9 @@ use anyhow::Context as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+/// The namespace of the controllers' Lease, where no pod has one.
+pub(crate) const LEASE_NAMESPACE: &str = "default";
+
 /// Connects to the API of `--kubeconfig`, else of `$KUBECONFIG`, else of `plimsoll up`, else of `~/.kube/config`. Gives the
 /// namespace that the kubeconfig names, too.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<(Client, String)> {

@@ -4,6 +4,7 @@ mod args;
 mod cluster;
 mod commands;
 mod input;
+mod listening;
 mod measuring;
 mod sidecar;
 

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use anyhow::Context as _;
 use kube::Client;
 use serve::allocator::Recorder;
 use serve::metrics::{Allocated, Metrics};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+
+use crate::listening::listen;
 
 /// Serves metrics where they are asked for. Gives what an allocator tells its figures.
 pub(crate) async fn serve(
@@ -16,8 +16,7 @@ pub(crate) async fn serve(
     parts: &mut JoinSet<()>,
 ) -> anyhow::Result<Option<Recorder>> {
     let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("--metrics: could not listen on {address}"))?;
+    let listener = listen(address, "--metrics").await?;
     let metrics = Metrics::new();
     let allocation = metrics.allocation();
     parts.spawn(serve::listen::serve(listener, None, metrics.router(), std::future::pending()));

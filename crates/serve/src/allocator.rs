@@ -39,7 +39,7 @@ use events::Events;
 pub use gate::Bounds;
 use gate::Gate;
 pub use record::{Measured, Recorder};
-pub use serve::{Door, Doors, ServeError, aggregated, serve};
+pub use serve::{Door, Doors, ServeError, aggregated, matchmakers, serve};
 use server::Server;
 use underway::Underway;
 use write::{Sent, Write};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::agones::Fleet;
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use plimsoll_control::{Lease, Part, Settings, run};
+use plimsoll_control::{Lease, Part, Settings, claim_lease, run};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -81,4 +81,18 @@ async fn one_that_loses_the_lease_stops_at_once() {
     cluster.patch::<Fleet>("f", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(before, *writes.lock().unwrap(), "nothing is written any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_identity_takes_its_lease_over_at_once_and_another_does_not() {
+    let cluster = Cluster::embedded().await;
+    // Nobody could wait for as long as this lease lasts.
+    let terms = |identity: &str| Lease {
+        duration: Duration::from_secs(3600),
+        ..Lease::new(cluster.namespace.clone(), identity)
+    };
+    assert!(claim_lease(&cluster.client, &terms("one")).await, "it is new");
+    assert!(!claim_lease(&cluster.client, &terms("two")).await, "it is taken");
+    assert!(claim_lease(&cluster.client, &terms("one")).await, "it was ours");
+    assert_eq!(holder(&cluster).await.as_deref(), Some("one"));
 }

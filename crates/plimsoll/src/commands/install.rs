@@ -95,12 +95,16 @@ mod tests {
         else {
             panic!("expected `run`");
         };
-        let doors = [run.webhooks, run.aggregated_api, run.allocator, run.metrics];
+        let doors = [run.webhooks, run.aggregated_api, run.allocator.allocator, run.metrics];
         let ports = container["ports"].as_array().unwrap();
         for (door, port) in doors.into_iter().zip(ports) {
             assert_eq!(door.unwrap().port(), port["containerPort"]);
         }
-        let folders = [run.certificates, run.allocator_certificates, run.allocator_callers];
+        let folders = [
+            run.certificates,
+            run.allocator.allocator_certificates,
+            run.allocator.allocator_callers,
+        ];
         let mounts = container["volumeMounts"].as_array().unwrap();
         for folder in folders {
             let folder = folder.unwrap();

@@ -1,6 +1,5 @@
 //! `plimsoll run`: the controllers and servers, as a deployment in a cluster runs them.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
@@ -10,12 +9,13 @@ use process::Clock;
 use serve::allocator::{Door, Doors};
 use serve::tls::{Certificates, Files};
 use serve::{admission, allocator};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Part, Run};
+use crate::cluster::LEASE_NAMESPACE;
+use crate::listening::{self, listen};
 use crate::{cluster, measuring};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<ExitCode> {
@@ -68,9 +68,12 @@ fn why(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Err
     }
 }
 
+/// Connects to the API. Returns the namespace of the Lease, too: that of the pod; outside a cluster always the same one, whatever namespace a
+/// kubeconfig prefers, so that there is one active controller.
 async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
     if !args.in_cluster {
-        return cluster::client(args.kubeconfig.as_deref()).await;
+        let (client, _) = cluster::client(args.kubeconfig.as_deref()).await?;
+        return Ok((client, LEASE_NAMESPACE.to_owned()));
     }
     let config = Config::incluster().context("--in-cluster: this is no pod of a cluster")?;
     let namespace = config.default_namespace.clone();
@@ -80,8 +83,7 @@ async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
 /// One of several controllers is the active one.
 fn settings(args: &Run, namespace: String) -> Settings {
     let gates = args.gates.feature_gates.clone();
-    let identity =
-        args.pod_name.clone().unwrap_or_else(|| format!("process-{}", std::process::id()));
+    let identity = args.pod_name.clone().unwrap_or_else(Lease::unique_identity);
     let lease = Lease::new(args.pod_namespace.clone().unwrap_or(namespace), identity);
     let mut settings = Settings { gates, lease: Some(lease), ..Settings::default() };
     if let Some(image) = &args.sidecar_image {
@@ -132,8 +134,10 @@ impl Servers {
         client: Client,
         recorder: Option<allocator::Recorder>,
     ) -> anyhow::Result<()> {
-        let doors =
-            Doors { matchmakers: matchmakers(args).await?, aggregated: aggregated(args).await? };
+        let doors = Doors {
+            matchmakers: listening::allocator(&args.allocator).await?,
+            aggregated: aggregated(args).await?,
+        };
         if doors.matchmakers.is_none() && doors.aggregated.is_none() {
             return Ok(());
         }
@@ -145,14 +149,6 @@ impl Servers {
     }
 }
 
-async fn matchmakers(args: &Run) -> anyhow::Result<Option<Door>> {
-    let Some(address) = args.allocator else { return Ok(None) };
-    let callers = args.allocator_callers.clone();
-    let folder = args.allocator_certificates.as_deref();
-    let tls = folder.map(|folder| Files { callers, ..Files::in_folder(folder) });
-    Ok(Some(Door { listener: listen(address, "--allocator").await?, tls, anyone: false }))
-}
-
 async fn aggregated(args: &Run) -> anyhow::Result<Option<Door>> {
     let Some(address) = args.aggregated_api else { return Ok(None) };
     let tls = Some(shown_to_api_server(args)?);
@@ -162,9 +158,4 @@ async fn aggregated(args: &Run) -> anyhow::Result<Option<Door>> {
 fn shown_to_api_server(args: &Run) -> anyhow::Result<Files> {
     let folder = args.certificates.as_deref();
     folder.map(Files::in_folder).context("--webhooks and --aggregated-api need --certificates DIR")
-}
-
-async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener.with_context(|| format!("{flag}: could not listen on {address}; is the port taken?"))
 }

@@ -37,6 +37,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
     settings.history.bytes = args.history.saturating_mul(1 << 20);
     let engine = Engine::open(settings).await?;
+    let lease = if args.api_only { None } else { Some(embedded::lease(&engine).await) };
     let listening = engine.listen(args.listen).await?;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data.join("kubeconfig"));
     if let Some(dir) = kubeconfig.parent().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -55,7 +56,13 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     }
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
     out.flush()?;
-    let parts = if args.api_only { None } else { Some(Parts::start(&engine, args).await?) };
+    let parts = match lease {
+        Some(lease) => Some(Parts::start(&engine, lease, args).await?),
+        None => None,
+    };
+    if let Some(url) = parts.as_ref().and_then(Parts::allocator) {
+        writeln!(out, "allocations by gRPC and REST at {url}")?;
+    }
     if let Some(lack) = parts.as_ref().and_then(Parts::lacks) {
         writeln!(out, "{lack}")?;
     }

@@ -223,9 +223,9 @@ async fn watch(client: Client, mut seen: Seen, until: Option<u64>) -> Seen {
     seen
 }
 
-/// Numbers that are different each time; where a failure needs them, the names in its message are enough.
+/// Numbers that look random. Where they differ each time, the names in the message of a failure are enough to understand it.
 #[derive(Clone)]
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     fn new() -> Self {
@@ -233,7 +233,12 @@ impl Random {
         Self(now.subsec_nanos().into())
     }
 
-    fn next(&mut self) -> u64 {
+    /// Gives the same numbers for the same seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         // The increment and the mixing of splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -242,8 +247,12 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, some: &'a [T]) -> &'a T {
+        &some[self.below(some.len() as u64) as usize]
     }
 
     fn fork(&mut self) -> Self {

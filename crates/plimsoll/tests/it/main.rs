@@ -11,6 +11,7 @@ mod guide;
 mod install;
 mod kill;
 mod kubectl;
+mod lease;
 mod nodes;
 mod policies;
 mod run;

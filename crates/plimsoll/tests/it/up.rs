@@ -12,13 +12,15 @@ use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
+use serve::proto::allocation::AllocationRequest;
+use serve::proto::allocation::allocation_service_client::AllocationServiceClient;
 
 use crate::plimsoll;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_quickstart_answers_and_is_there_again_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Up::start(dir.path(), &["examples/quickstart.yaml"]);
+    let first = Up::start(dir.path(), &["examples/quickstart.yaml", "--allocator", "127.0.0.1:0"]);
     assert_eq!(first.servers.len(), 2, "{:?}", first.servers);
     for (_, address) in &first.servers {
         assert_eq!(ask(*address, "hello"), "ACK: hello\n");
@@ -32,6 +34,8 @@ async fn the_quickstart_answers_and_is_there_again_after_a_restart() {
     assert!(allocated.status.success(), "{said}");
     let mine = first.servers.iter().find(|(name, _)| said.contains(name)).expect("one of the two");
     let (mine, addresses) = (mine.0.clone(), first.addresses());
+    let other = first.servers.iter().find(|(name, _)| *name != mine).expect("the other one");
+    first.gives_out(&other.0).await;
     first.stop();
     for address in addresses {
         // Whoever still held the port would keep it from us.
@@ -171,11 +175,12 @@ fn an_ordinary_user_may_make_networks_for_pods() {
     assert_ne!(its, ours, "it had a thread too early to enter a namespace of its own");
 }
 
-/// A running `plimsoll up`, with the game servers that it printed.
+/// A running `plimsoll up`, with the game servers that it printed, and where it answers allocations.
 struct Up {
     child: Child,
     out: BufReader<ChildStdout>,
     servers: Vec<(String, SocketAddr)>,
+    allocator: Option<String>,
 }
 
 impl Up {
@@ -190,18 +195,36 @@ impl Up {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut up = Self { child, out, servers: Vec::new() };
+        let mut up = Self { child, out, servers: Vec::new(), allocator: None };
         loop {
             let mut line = String::new();
             assert_ne!(up.out.read_line(&mut line).unwrap(), 0, "it ended before it was up");
             if line.starts_with("talk to one: ") {
                 return up;
             }
+            if let Some(url) = line.strip_prefix("allocations by gRPC and REST at ") {
+                up.allocator = Some(url.trim().to_owned());
+            }
             let words: Vec<&str> = line.split_whitespace().collect();
             if let [name, "Ready" | "Allocated", address] = words.as_slice() {
                 up.servers.push(((*name).to_owned(), address.parse().unwrap()));
             }
         }
+    }
+
+    /// Allocates by REST the only game server that is left, and then by gRPC, where there is none.
+    async fn gives_out(&self, name: &str) {
+        let url = self.allocator.clone().expect("it says where");
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--noproxy", "*", "--data", "{}"]);
+        let answered = curl.arg(format!("{url}/gameserverallocation")).output().unwrap();
+        let said = String::from_utf8_lossy(&answered.stdout).into_owned();
+        let said: serde_json::Value =
+            serde_json::from_str(&said).unwrap_or_else(|err| panic!("{said}: {err}"));
+        assert_eq!(said["gameServerName"], name, "{said}");
+        let mut grpc = AllocationServiceClient::connect(url).await.unwrap();
+        let none = grpc.allocate(AllocationRequest::default()).await.unwrap_err();
+        assert_eq!(none.code(), tonic::Code::ResourceExhausted, "{none}");
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {

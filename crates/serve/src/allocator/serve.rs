@@ -98,6 +98,16 @@ pub async fn serve(
     Ok(())
 }
 
+/// Serves gRPC and REST of an allocator that runs already, until the returned future is dropped. Certificates are checked before that.
+pub async fn matchmakers(
+    allocator: Allocator,
+    door: Door,
+) -> Result<impl Future<Output = ()> + Send + 'static, ServeError> {
+    let certificates = certificates(&door).await?;
+    let router = doors::router(allocator);
+    Ok(listen::serve(door.listener, certificates, router, std::future::pending()))
+}
+
 /// Checks that a door is as closed as its address asks for.
 async fn certificates(door: &Door) -> Result<Option<Certificates>, ServeError> {
     let address = door.listener.local_addr()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use control::Lease;
 use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated};
 use engine::{Delegate, Engine};
 use http::Request;
@@ -17,8 +18,9 @@ use tokio::task::JoinSet;
 use tower::BoxError;
 
 use crate::args::Up;
-use crate::measuring;
+use crate::cluster::LEASE_NAMESPACE;
 use crate::sidecar::Sidecar;
+use crate::{listening, measuring};
 
 /// The name of the image that the binary carries a program for, wherever the image is said to come from.
 const SAMPLE: &str = "simple-game-server";
@@ -30,26 +32,50 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Parts {
     controllers: JoinSet<()>,
     runtime: Runtime,
+    allocator: Option<String>,
+}
+
+/// Takes the controllers' Lease, so that no other process is active beside this one. It belongs to the data directory, which only one process
+/// can have open: whoever held it under the same identity has ended. To be called before anyone else can reach the API.
+pub(crate) async fn lease(engine: &Engine) -> Lease {
+    let identity = format!("plimsoll-up_{}", engine.identity());
+    let lease = Lease::new(LEASE_NAMESPACE, identity);
+    // If another controller has it, the controllers wait for it as they always do.
+    control::claim_lease(&engine.client(), &lease).await;
+    lease
 }
 
 impl Parts {
     /// Starts the runtime, the controllers and the allocator.
-    pub(crate) async fn start(engine: &Engine, args: &Up) -> anyhow::Result<Self> {
+    pub(crate) async fn start(engine: &Engine, lease: Lease, args: &Up) -> anyhow::Result<Self> {
         let client = engine.client();
         let mut controllers = JoinSet::new();
+        let door = listening::allocator(&args.allocator).await?;
         let recorder = measuring::serve(&client, args.metrics, &mut controllers).await?;
         // The engine reads of an object only what a patch names.
         let settings =
             allocator::Settings { recorder, replaces: false, ..allocator::Settings::default() };
         let allocator = Allocator::start(client.clone(), settings).await;
-        engine.delegate("allocation.agones.dev", "v1", door(allocator));
+        engine.delegate("allocation.agones.dev", "v1", delegate(allocator.clone()));
+        let mut url = None;
+        if let Some(door) = door {
+            let scheme = if door.tls.is_some() { "https" } else { "http" };
+            url = Some(format!("{scheme}://{}", door.listener.local_addr()?));
+            controllers.spawn(allocator::matchmakers(allocator, door).await?);
+        }
         let gates = args.gates.feature_gates.clone();
-        let settings = control::Settings { gates, ..control::Settings::default() };
+        let settings =
+            control::Settings { gates, lease: Some(lease), ..control::Settings::default() };
         let runtime = engine.run(machine(client.clone(), &settings, args)?).await?;
         controllers.spawn(async move {
             control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
         });
-        Ok(Self { controllers, runtime })
+        Ok(Self { controllers, runtime, allocator: url })
+    }
+
+    /// Returns where allocations are answered by gRPC and REST.
+    pub(crate) fn allocator(&self) -> Option<&str> {
+        self.allocator.as_deref()
     }
 
     /// Says what of this machine pods cannot have.
@@ -61,7 +87,7 @@ impl Parts {
         ))
     }
 
-    /// Stops everything that runs. Nobody is left who would see game servers end and replace them.
+    /// Stops everything that runs. Nobody is left who would see game servers end and replace them: the Lease is kept, so that nobody takes over.
     pub(crate) async fn stop(mut self) {
         self.controllers.shutdown().await;
         self.runtime.stop(GRACE).await;
@@ -91,7 +117,7 @@ fn machine(
 }
 
 /// The allocator as the engine's service for its group.
-fn door(allocator: Allocator) -> Delegate {
+fn delegate(allocator: Allocator) -> Delegate {
     let answer = move |request: Request<Full<Bytes>>| {
         let allocator = allocator.clone();
         async move {
