@@ -3,6 +3,7 @@
 //! This program stays small, because every command waits for it to build; what needs the project's crates is a
 //! package or a test of its own, which these commands start.
 
+mod against;
 mod check;
 mod test;
 mod tidy;
@@ -28,7 +29,8 @@ enum Command {
         /// Only tests whose name contains this
         filter: Option<String>,
     },
-    /// Measure, next to the peer or the limit: `cargo xtask bench --help` lists the benches
+    /// Measure, next to the peer or the limit: `cargo xtask bench --help` lists the benches; `NAME --against REV` measures another revision too,
+    /// in turn, and prints medians of 5 (`--rounds N`) side by side
     #[command(disable_help_flag = true)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -61,6 +63,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Check => check::all(),
         Command::Test { filter } => test::all(filter.as_deref()),
         Command::Bench { args } => {
+            if let Some(options) = against::Options::parse(&args)? {
+                return against::compare(&options);
+            }
             let mut command =
                 vec!["run", "--quiet", "--release", "--package", "plimsoll-bench", "--"];
             command.extend(args.iter().map(String::as_str));
