@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::WebhookConfig;
-use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+
+use crate::trust::{TrustError, TrustStore};
 
 /// How long a call may take, from the first packet to the last byte.
 pub(crate) const WITHIN: Duration = Duration::from_secs(15);
@@ -24,7 +26,10 @@ pub enum CallError {
     },
     /// The given certificates are none.
     #[error("caBundle holds no certificate that can be used")]
-    Roots(#[source] reqwest::Error),
+    Roots(#[source] TrustError),
+    /// TLS would not take the settings.
+    #[error("could not set up TLS")]
+    Tls(#[source] reqwest::Error),
     /// The system has no certificates to trust.
     #[error("the certificates of this system cannot be read; give a caBundle")]
     SystemRoots(#[source] reqwest::Error),
@@ -120,8 +125,9 @@ fn client(bundle: Option<&[u8]>, url: &Url) -> Result<Client, CallError> {
     let builder = Client::builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")));
     match bundle {
         Some(pem) => {
-            let roots = Certificate::from_pem_bundle(pem).map_err(CallError::Roots)?;
-            builder.tls_certs_only(roots).build().map_err(CallError::Roots)
+            let trust = TrustStore::from_pem(pem).map_err(CallError::Roots)?;
+            let tls = trust.client_config().map_err(CallError::Roots)?;
+            builder.tls_backend_preconfigured(tls).build().map_err(CallError::Tls)
         }
         None if url.scheme() == "http" => {
             builder.tls_certs_only([]).build().map_err(CallError::SystemRoots)

@@ -9,6 +9,7 @@
 
 mod ask;
 mod call;
+pub mod trust;
 #[cfg(feature = "wasm")]
 mod wasm;
 mod webhook;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use connect::trust::{TrustError, TrustStore, common_name};
 use futures::future::BoxFuture;
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::sync::watch;
 
 /// How often to look whether something has changed.
@@ -35,8 +35,8 @@ pub enum TlsError {
     #[error("could not set up TLS")]
     Rustls(#[from] rustls::Error),
     /// Callers' certificates could not be checked.
-    #[error("could not use the authority for callers")]
-    Verifier(#[from] rustls::server::VerifierBuilderError),
+    #[error("could not use the certificates of those who may call")]
+    Callers(#[from] TrustError),
     /// The API did not give what it should.
     #[error("could not learn who may call: {0}")]
     Api(String),
@@ -158,18 +158,12 @@ impl Tls {
         let expected = TlsError::Pem { what: "the server's key", expected: "a private key" };
         let key = PrivateKeyDer::from_pem_slice(&material.key).map_err(|_| expected)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?;
+        let builder =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let builder = match &material.callers {
             None => builder.with_no_client_auth(),
             Some(callers) => {
-                let mut roots = RootCertStore::empty();
-                for authority in certificates(callers, "the authority for callers")? {
-                    roots.add(authority)?;
-                }
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build()?)
+                builder.with_client_cert_verifier(TrustStore::from_pem(callers)?.client_verifier()?)
             }
         };
         let mut config = builder.with_single_cert(chain, key)?;
@@ -198,19 +192,6 @@ fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'st
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.ok().filter(|all| !all.is_empty());
     all.ok_or(TlsError::Pem { what, expected: "a certificate" })
-}
-
-/// Reads the common name of whom a certificate is about.
-fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
-    /// The object identifier 2.5.4.3 as DER has it.
-    const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
-    let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
-    let subject = certificate.subject();
-    let at = subject.windows(COMMON_NAME.len()).position(|bytes| bytes == COMMON_NAME)?;
-    // A string follows: what kind, how long (names are shorter than 128 bytes), and its bytes.
-    let [_kind, length, rest @ ..] = &subject[at + COMMON_NAME.len()..] else { return None };
-    let text = rest.get(..usize::from(*length)).filter(|_| *length < 128)?;
-    String::from_utf8(text.to_vec()).ok()
 }
 
 /// Reads all files of a server.
@@ -247,24 +228,4 @@ fn read_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
 fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path)
         .map_err(|source| TlsError::File { path: path.display().to_string(), source })
-}
-
-#[cfg(test)]
-mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
-
-    use super::*;
-
-    fn named(name: &str) -> CertificateDer<'static> {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::OrganizationName, "someone");
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
-    }
-
-    #[test]
-    fn callers_are_known_by_their_common_name() {
-        assert_eq!(common_name(&named("front-proxy")).as_deref(), Some("front-proxy"));
-        assert_eq!(common_name(&CertificateDer::from(vec![0x30, 0x03])), None);
-    }
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 use api::multicluster::{ConnectionInfo, GameServerAllocationPolicy};
+use connect::trust::TrustStore;
 use control::Lenient;
 use decide::allocation::next_cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use kube::core::Selector;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
 use super::{Allocator, Refusal, messages, nothing};
@@ -191,14 +192,20 @@ fn connect(endpoint: &str, info: &ConnectionInfo, secret: &Secret) -> Result<Cha
     if authorities.is_empty() {
         authorities.extend(AUTHORITIES.iter().find_map(|path| std::fs::read(path).ok()));
     }
-    let certificates = authorities.into_iter().map(Certificate::from_pem);
-    let tls = ClientTlsConfig::new().identity(identity).ca_certificates(certificates);
+    let trusted = TrustStore::from_pem(&authorities.join(&b'\n'));
+    let verifier = trusted.and_then(|trusted| trusted.server_verifier()).map_err(|err| {
+        Status::unknown(format!(
+            "endpoint `{endpoint}` cannot be checked: serverCa and ca.crt: {err}"
+        ))
+    })?;
+    let tls = ClientTlsConfig::new().identity(identity);
     let host = if endpoint.contains(':') { endpoint.to_owned() } else { format!("{endpoint}:443") };
     let bad = |err: tonic::transport::Error| {
         let why = std::error::Error::source(&err).map(|e| format!(": {e}")).unwrap_or_default();
         Status::unknown(format!("endpoint `{endpoint}` cannot be used: {err}{why}"))
     };
     let endpoint = Endpoint::from_shared(format!("https://{host}")).map_err(bad)?;
-    let endpoint = endpoint.connect_timeout(CALL_WITHIN).tls_config(tls).map_err(bad)?;
+    let endpoint = endpoint.connect_timeout(CALL_WITHIN);
+    let endpoint = endpoint.tls_config_with_verifier(tls, verifier).map_err(bad)?;
     Ok(endpoint.connect_lazy())
 }

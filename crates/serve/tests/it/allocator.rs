@@ -8,6 +8,7 @@ mod doors;
 mod kubernetes;
 mod published;
 pub(crate) mod real;
+mod self_signed;
 mod trouble;
 pub(crate) mod world;
 

@@ -6,12 +6,12 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::World;
-use super::certificates::{Authority, files};
+use super::certificates::{Authority, Pair, files};
 use super::doors::listen;
 use super::world::allocation;
 
 /// Says that a cluster may be asked.
-async fn policy(world: &World, name: &str, priority: i32, info: Value) {
+pub(crate) async fn policy(world: &World, name: &str, priority: i32, info: Value) {
     let resource = ApiResource::erase::<api::multicluster::GameServerAllocationPolicy>(&());
     let policies: Api<DynamicObject> =
         Api::namespaced_with(world.engine.client(), "default", &resource);
@@ -26,11 +26,11 @@ async fn policy(world: &World, name: &str, priority: i32, info: Value) {
         .unwrap();
 }
 
-async fn secret(world: &World, authority: &Authority, callers: &Authority) {
-    let caller = callers.caller("other-cluster");
+/// Keeps what this cluster shows to others, and whom it trusts.
+pub(crate) async fn secret(world: &World, caller: &Pair, trusted: &str) {
     let secret = json!({
         "metadata": {"name": "client"},
-        "stringData": {"tls.crt": caller.certificate, "tls.key": caller.key, "ca.crt": authority.pem},
+        "stringData": {"tls.crt": caller.certificate, "tls.key": caller.key, "ca.crt": trusted},
     });
     let secrets: Api<k8s_openapi::api::core::v1::Secret> =
         Api::default_namespaced(world.engine.client());
@@ -45,7 +45,7 @@ async fn the_next_cluster_is_asked_when_one_has_no_server() {
     let tls = files(dir.path(), &servers.server(&["localhost"]), &callers);
     let listening = listen(&there, Some(tls)).await;
     let endpoint = format!("localhost:{}", listening.port);
-    secret(&here, &servers, &callers).await;
+    secret(&here, &callers.caller("other-cluster"), &servers.pem).await;
     policy(&here, "local", 1, json!({"clusterName": "here", "namespace": "default"})).await;
     let remote = json!({"clusterName": "there", "namespace": "default", "secretName": "client",
                         "allocationEndpoints": ["localhost:1", endpoint]});
