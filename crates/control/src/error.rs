@@ -1,6 +1,5 @@
 //! Why a turn failed. Every failure is tried again.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use crate::Key;
@@ -42,11 +41,11 @@ impl Error {
     }
 
     pub(crate) fn log(&self, key: &Key, retry_after: Duration) {
-        let cause = self.source();
+        let error = process::log::chain(self);
         if self.is_conflict() {
-            tracing::debug!(%key, cause, "{self}; will look again");
+            tracing::debug!(%key, %error, "the object has changed; will look again");
         } else {
-            tracing::warn!(%key, cause, ?retry_after, "{self}; will retry");
+            tracing::warn!(%key, %error, ?retry_after, "turn failed; will retry");
         }
     }
 }

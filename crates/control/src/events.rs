@@ -94,7 +94,7 @@ async fn send(client: Client, receiver: mpsc::Receiver<Box<Event>>) {
             async move {
                 if let Err(error) = api.create(&PostParams::default(), &event).await {
                     tracing::debug!(
-                        error = &error as &dyn std::error::Error,
+                        error = %process::log::chain(&error),
                         "an event was not taken"
                     );
                 }

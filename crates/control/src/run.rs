@@ -31,6 +31,16 @@ impl Part {
     pub const ALL: [Self; 4] =
         [Self::GameServer, Self::GameServerSet, Self::Fleet, Self::FleetAutoscaler];
 
+    /// Returns the name of the kind that it controls.
+    fn name(self) -> &'static str {
+        match self {
+            Self::GameServer => "GameServer",
+            Self::GameServerSet => "GameServerSet",
+            Self::Fleet => "Fleet",
+            Self::FleetAutoscaler => "FleetAutoscaler",
+        }
+    }
+
     fn watch(self, cx: &Arc<Context>) {
         match self {
             Self::GameServer => gameserver::watch(cx),
@@ -90,7 +100,8 @@ async fn lead(client: Client, settings: Settings, parts: &[Part]) {
     let working = async {
         cx.stores.synced().await;
         cx.seed_ports();
-        tracing::info!(?parts, "controllers are active");
+        let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
+        tracing::info!(controllers = %names.join(", "), "controllers are active");
         let mut running: FuturesUnordered<_> =
             parts.iter().map(|part| part.run(Arc::clone(&cx))).collect();
         while running.next().await.is_some() {}

@@ -140,7 +140,7 @@ impl<E: Entry> Store<E> {
                 Err(error) => {
                     let kind = E::Object::kind(&());
                     tracing::warn!(
-                        error = &error as &dyn std::error::Error,
+                        error = %process::log::chain(&error),
                         %kind,
                         ?retry_after,
                         "watch failed; will retry"

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use process::Clock;
+use process::{Clock, Supervised, Supervisor};
 use tokio::sync::watch;
 
 use crate::access::Access;
@@ -18,6 +18,9 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
+    pub(crate) supervisor: Supervisor,
+    /// What runs until the engine stops.
+    tasks: Mutex<Vec<Supervised>>,
     /// Which data directory the engine uses; one that uses none has its own.
     pub(crate) identity: String,
     pub(crate) delegates: Delegates,
@@ -35,11 +38,19 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(store: Store, clock: Clock, access: &Access, identity: String) -> Arc<Self> {
+    pub(crate) fn new(
+        store: Store,
+        clock: Clock,
+        supervisor: Supervisor,
+        access: &Access,
+        identity: String,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store,
             registry: Registry::built_in(),
             clock,
+            supervisor,
+            tasks: Mutex::default(),
             identity,
             delegates: Delegates::default(),
             logs: Logs::default(),
@@ -58,6 +69,11 @@ impl Core {
         known.len() == said.len() && differs == 0
     }
 
+    /// Keeps a task until the engine stops.
+    pub(crate) fn keep(&self, task: Supervised) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
     /// Gives a signal that turns true when the engine stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
@@ -70,7 +86,9 @@ impl Core {
 
     /// Ends every watch and closes the store.
     pub(crate) fn stop(&self) {
+        self.supervisor.stop();
         self.stopping.send_replace(true);
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.store.close();
     }
 

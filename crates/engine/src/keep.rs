@@ -56,9 +56,12 @@ impl Meta {
 
 /// Starts housekeeping. It ends when the engine stops.
 pub(crate) fn start(core: &Arc<Core>) {
-    // The feed is opened before the present is looked at, so that nothing falls between the two.
-    let feed = core.store.feed();
-    tokio::spawn(run(Arc::clone(core), feed));
+    let of_task = Arc::clone(core);
+    core.keep(core.supervisor.spawn("garbage collection", move || {
+        // The feed is opened before the present is looked at, so that nothing falls between the two.
+        let feed = of_task.store.feed();
+        run(Arc::clone(&of_task), feed)
+    }));
 }
 
 struct Keepers {

@@ -52,7 +52,7 @@ pub use service::Service;
 pub use store::{History, StoreError};
 
 use access::Access;
-use process::Clock;
+use process::{Clock, Supervisor};
 use store::Store;
 
 /// How an engine is set up.
@@ -64,12 +64,15 @@ pub struct Settings {
     pub clock: Clock,
     /// How much of the past is kept.
     pub history: History,
+    /// What watches over the engine's tasks. `/readyz` tells of everything that it finds wrong.
+    pub supervisor: Supervisor,
 }
 
 impl Settings {
     /// Keeps everything in memory.
     pub fn ephemeral() -> Self {
-        Self { data: None, clock: Clock::system(), history: History::default() }
+        let (clock, supervisor) = (Clock::system(), Supervisor::new());
+        Self { data: None, clock, history: History::default(), supervisor }
     }
 
     /// Keeps everything in a directory.
@@ -102,7 +105,7 @@ pub struct Engine {
 impl Engine {
     /// Opens an engine. It runs on the present tokio runtime until it is dropped.
     pub async fn open(settings: Settings) -> Result<Self, OpenError> {
-        let Settings { data, clock, history } = settings;
+        let Settings { data, clock, history, supervisor } = settings;
         let (store, access, identity) = match &data {
             None => {
                 (Store::in_memory(clock.clone(), history), Access::fresh()?, identity::random())
@@ -111,11 +114,11 @@ impl Engine {
                 let failed = |source| StoreError::Io { path: dir.display().to_string(), source };
                 files::private_directory(dir).map_err(failed)?;
                 // Who has the store open has the directory, so the rest comes after it.
-                let store = Store::on_disk(dir, clock.clone(), history)?;
+                let store = Store::on_disk(dir, clock.clone(), history, &supervisor)?;
                 (store, Access::kept_in(dir)?, identity::kept_in(dir).map_err(failed)?)
             }
         };
-        let core = core::Core::new(store, clock, &access, identity);
+        let core = core::Core::new(store, clock, supervisor, &access, identity);
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
         crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;

@@ -297,7 +297,7 @@ impl Call {
 /// Logs that an object is left out or refused because it cannot be read.
 fn log_unreadable(resource: &Resource, key: &str, why: &Unreadable) {
     tracing::warn!(
-        error = why as &dyn std::error::Error,
+        error = %process::log::chain(why),
         resource = %resource.qualified(),
         key,
         "a stored object cannot be read; delete it to be rid of this message"

@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+
+use ::process::Supervised;
 
 use crate::core::Core;
 use dispatch::Dispatcher;
@@ -161,8 +162,8 @@ impl Machine {
 pub struct Runtime {
     machine: Arc<Machine>,
     stop: watch::Sender<Option<Duration>>,
-    scheduler: JoinHandle<()>,
-    dispatcher: Option<JoinHandle<()>>,
+    _scheduler: Supervised,
+    dispatcher: Option<Supervised>,
 }
 
 /// Starts scheduling and running pods.
@@ -204,9 +205,9 @@ pub(crate) async fn start(core: &Arc<Core>, settings: Settings) -> Result<Runtim
     let (stop, stopped) = watch::channel(None);
     let mut dispatcher = Dispatcher::new(core, &machine);
     dispatcher.take_over().await;
-    let dispatcher = tokio::spawn(dispatcher.run(feed, stopped));
-    let scheduler = crate::schedule::start(core);
-    Ok(Runtime { machine, stop, scheduler, dispatcher: Some(dispatcher) })
+    let dispatcher = core.supervisor.spawn_critical("pod runner", dispatcher.run(feed, stopped));
+    let _scheduler = crate::schedule::start(core);
+    Ok(Runtime { machine, stop, _scheduler, dispatcher: Some(dispatcher) })
 }
 
 impl Runtime {
@@ -230,17 +231,18 @@ impl Runtime {
     /// Stops scheduling, asks every process to end, and after the grace period ends it. The objects stay as they are:
     /// the next start finds them and says what became of them.
     pub async fn stop(mut self, grace: Duration) {
-        self.scheduler.abort();
         self.stop.send_replace(Some(grace));
         if let Some(dispatcher) = self.dispatcher.take() {
-            let _ = dispatcher.await;
+            dispatcher.finished().await;
         }
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.scheduler.abort();
         self.stop.send_replace(Some(Duration::ZERO));
+        if let Some(dispatcher) = self.dispatcher.take() {
+            dispatcher.detach();
+        }
     }
 }

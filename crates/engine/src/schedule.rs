@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt as _;
+use process::Supervised;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -30,10 +31,13 @@ struct Verdict {
 }
 
 /// Starts scheduling. It ends when the engine stops.
-pub(crate) fn start(core: &Arc<Core>) -> tokio::task::JoinHandle<()> {
-    // The feed is opened before the present is looked at, so that nothing falls between the two.
-    let feed = core.store.feed();
-    tokio::spawn(run(Arc::clone(core), feed))
+pub(crate) fn start(core: &Arc<Core>) -> Supervised {
+    let of_task = Arc::clone(core);
+    core.supervisor.spawn("scheduler", move || {
+        // The feed is opened before the present is looked at, so that nothing falls between the two.
+        let feed = of_task.store.feed();
+        run(Arc::clone(&of_task), feed)
+    })
 }
 
 async fn run(core: Arc<Core>, mut feed: UnboundedReceiver<Arc<Change>>) {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, mpsc};
 use std::time::Duration;
 
-use process::Clock;
+use process::{Clock, Supervisor};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
@@ -132,9 +132,14 @@ impl Store {
     }
 
     /// Opens the store in a directory.
-    pub(crate) fn on_disk(dir: &Path, clock: Clock, history: History) -> Result<Self, StoreError> {
+    pub(crate) fn on_disk(
+        dir: &Path,
+        clock: Clock,
+        history: History,
+        supervisor: &Supervisor,
+    ) -> Result<Self, StoreError> {
         let opened = disk::open(dir, history)?;
-        Self::running(opened, clock, history)
+        Self::running(opened, clock, history, supervisor)
             .map_err(|source| StoreError::Io { path: dir.display().to_string(), source })
     }
 
@@ -143,13 +148,13 @@ impl Store {
         (disk, state, packer): (disk::Disk, State, Packer),
         clock: Clock,
         history: History,
+        supervisor: &Supervisor,
     ) -> std::io::Result<Self> {
         let shared = Shared::new(state, packer, clock, history);
         let (jobs, queue) = mpsc::channel();
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("plimsoll-store".to_owned())
-            .spawn(move || disk.run(&queue, &of_thread))?;
+        let thread =
+            supervisor.spawn_thread("plimsoll-store", move || disk.run(&queue, &of_thread))?;
         let committer = Mutex::new(Some(Committer { jobs, thread }));
         Ok(Self { shared, writer: Writer::Disk(committer) })
     }

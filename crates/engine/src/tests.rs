@@ -15,7 +15,9 @@ fn deep() -> Value {
 
 /// Stores objects as they are, without asking the API.
 async fn store(dir: &std::path::Path, objects: &[(&str, &str, Value)]) {
-    let store = Store::on_disk(dir, Clock::system(), History::default()).unwrap();
+    let store =
+        Store::on_disk(dir, Clock::system(), History::default(), &process::Supervisor::new())
+            .unwrap();
     for (collection, key, object) in objects {
         let (collection, key) = ((*collection).into(), (*key).into());
         let write = Write { collection, key, expected: None, body: Some(Body::new(object)) };

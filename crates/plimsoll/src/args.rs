@@ -15,6 +15,26 @@ use jiff::Timestamp;
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// What log lines look like
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people, in colour on a terminal unless NO_COLOR is set
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+impl From<LogFormat> for process::log::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
 }
 
 #[derive(Subcommand)]

@@ -27,6 +27,9 @@ fn main() -> ExitCode {
         return engine::runtime::launch::main(typed);
     }
     let args = args::Args::parse();
+    if let Some(usual) = usual_log_level(&args.command) {
+        process::log::init(&usual, args.log_format.into());
+    }
     let done = match args.command {
         args::Command::Up(args) => commands::up::run(&args),
         args::Command::Run(args) => commands::run::run(&args),
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
         args::Command::Completions(args) => commands::completions::run(&args),
     };
     done.unwrap_or_else(|err| {
-        eprintln!("plimsoll: {err:#}");
+        eprintln!("plimsoll: {}", process::log::chain(&*err));
         ExitCode::FAILURE
     })
 }
@@ -49,9 +52,15 @@ pub(crate) fn give_memory_back() {
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
 }
 
-/// Logs to standard error, as much as `PLIMSOLL_LOG` says.
-pub(crate) fn log(usual: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PLIMSOLL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+/// Returns how much a command logs where `PLIMSOLL_LOG` says nothing; `None`: it does not log.
+fn usual_log_level(command: &args::Command) -> Option<String> {
+    match command {
+        args::Command::Up(_) | args::Command::Run(_) => Some("info".to_owned()),
+        args::Command::SdkServer(args) => Some(args.log_level.to_lowercase()),
+        args::Command::Allocate(_)
+        | args::Command::Evaluate(_)
+        | args::Command::Install(_)
+        | args::Command::SampleServer(_)
+        | args::Command::Completions(_) => None,
+    }
 }

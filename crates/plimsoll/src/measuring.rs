@@ -1,11 +1,12 @@
 //! Serves `/metrics`, and lets the allocator's figures into them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use kube::Client;
+use process::{Supervised, Supervisor};
 use serve::allocator::Recorder;
 use serve::metrics::{Allocated, Metrics};
-use tokio::task::JoinSet;
 
 use crate::listening::listen;
 
@@ -13,15 +14,21 @@ use crate::listening::listen;
 pub(crate) async fn serve(
     client: &Client,
     address: Option<SocketAddr>,
-    parts: &mut JoinSet<()>,
+    supervisor: &Supervisor,
+    tasks: &mut Vec<Supervised>,
 ) -> anyhow::Result<Option<Recorder>> {
     let Some(address) = address else { return Ok(None) };
     let listener = listen(address, "--metrics").await?;
     let metrics = Metrics::new();
     let allocation = metrics.allocation();
-    parts.spawn(serve::listen::serve(listener, None, metrics.router(), std::future::pending()));
+    let router = metrics.router().merge(serve::health::router(supervisor.clone()));
+    let serving = serve::listen::serve(listener, None, router, std::future::pending());
+    tasks.push(supervisor.spawn_critical("listener of metrics", serving));
     let client = client.clone();
-    parts.spawn(async move { metrics.follow(&client).await });
+    tasks.push(supervisor.spawn("metrics", move || {
+        let (metrics, client) = (Arc::clone(&metrics), client.clone());
+        async move { metrics.follow(&client).await }
+    }));
     Ok(Some(Recorder::new(move |measured| {
         allocation.record(Allocated {
             fleet: &measured.fleet,

@@ -2,6 +2,7 @@
 
 mod clock;
 pub mod listen;
+pub mod log;
 mod supervise;
 
 pub use clock::Clock;

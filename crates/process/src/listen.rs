@@ -128,7 +128,7 @@ pub async fn serve<S, B>(
                     Ok((stream, _)) => waiting = Some(stream),
                     Err(err) => {
                         // Out of file descriptors, most likely: wait until some are back.
-                        tracing::warn!(error = &err as &dyn Error, "could not accept a connection");
+                        tracing::warn!(error = %crate::log::chain(&err), "could not accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -186,7 +186,7 @@ where
         let stream = match TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream).await {
             Ok(stream) => stream,
             Err(err) => {
-                tracing::debug!(error = &err as &dyn Error, "a TLS handshake failed");
+                tracing::debug!(error = %crate::log::chain(&err), "a TLS handshake failed");
                 return;
             }
         };
@@ -216,7 +216,7 @@ where
             tokio::select! {
                 ended = &mut connection => {
                     if let Err(err) = ended {
-                        tracing::debug!(error = &*err, "a connection broke");
+                        tracing::debug!(error = %crate::log::chain(&*err), "a connection broke");
                     }
                     break;
                 }

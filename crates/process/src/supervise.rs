@@ -64,7 +64,7 @@ enum TaskState {
 pub struct Supervised {
     shared: Arc<Shared>,
     number: u64,
-    task: tokio::task::JoinHandle<()>,
+    task: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Supervisor {
@@ -82,7 +82,7 @@ impl Supervisor {
     {
         let number = self.shared.add(name.into());
         let task = tokio::spawn(run(Arc::clone(&self.shared), number, work));
-        Supervised { shared: Arc::clone(&self.shared), number, task }
+        Supervised { shared: Arc::clone(&self.shared), number, task: Some(task) }
     }
 
     /// Runs `work`. What it knows is lost when it ends, and then the process has to end.
@@ -97,7 +97,7 @@ impl Supervisor {
             let cause = outcome(work).await;
             shared.end(number, &cause);
         });
-        Supervised { shared: Arc::clone(&self.shared), number, task }
+        Supervised { shared: Arc::clone(&self.shared), number, task: Some(task) }
     }
 
     /// Runs `work` on a thread of its own; the process has to end when it panics.
@@ -268,18 +268,44 @@ impl Task {
 }
 
 impl Supervised {
+    /// Ends the task, and waits until it has ended.
+    pub async fn stop(mut self) {
+        if let Some(task) = self.release() {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
     /// Waits until the task has ended, which it is told to do in its own way.
     pub async fn finished(mut self) {
+        if let Some(task) = self.release() {
+            // A panic on the way out was printed, and nobody needs the task any more.
+            let _ = task.await;
+        }
+    }
+
+    /// Lets the task go on without being watched over: it is told to end in its own way.
+    pub fn detach(mut self) {
+        self.release();
+    }
+
+    fn release(&mut self) -> Option<tokio::task::JoinHandle<()>> {
         self.shared.remove(self.number);
-        // A panic on the way out was printed, and nobody needs the task any more.
-        let _ = (&mut self.task).await;
+        self.task.take()
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        self.task.abort();
-        self.shared.remove(self.number);
+        if let Some(task) = self.release() {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Supervised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervised").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

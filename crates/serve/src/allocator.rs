@@ -31,7 +31,7 @@ use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocatio
 use decide::allocation::Request;
 use jiff::Timestamp;
 use kube::{Api, Client};
-use process::Clock;
+use process::{Clock, Supervised, Supervisor};
 use tokio::sync::oneshot;
 
 use books::{Books, Claim, Flown, Landing, Verdict};
@@ -62,6 +62,8 @@ pub struct Settings {
     pub recorder: Option<Recorder>,
     /// Where time comes from.
     pub clock: Clock,
+    /// What watches over the allocator's tasks.
+    pub supervisor: Supervisor,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             events: true,
             recorder: None,
             clock: Clock::system(),
+            supervisor: Supervisor::new(),
         }
     }
 }
@@ -109,7 +112,7 @@ pub enum Refusal {
 #[derive(Clone)]
 pub struct Allocator {
     shared: Arc<Shared>,
-    _tasks: Arc<Tasks>,
+    _tasks: Arc<[Supervised]>,
 }
 
 struct Shared {
@@ -119,15 +122,6 @@ struct Shared {
     gate: Gate,
     events: Events,
     channels: clusters::Channels,
-}
-
-/// What runs behind the allocator.
-struct Tasks(Vec<tokio::task::JoinHandle<()>>);
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::JoinHandle::abort);
-    }
 }
 
 impl Allocator {
@@ -144,11 +138,17 @@ impl Allocator {
             channels: clusters::Channels::default(),
         });
         let (complete, mut is_complete) = tokio::sync::watch::channel(false);
-        let tasks = Tasks(vec![
-            tokio::spawn(sending),
-            tokio::spawn(watch::servers(Arc::clone(&shared), complete)),
-            tokio::spawn(watch::nodes(Arc::clone(&shared))),
-        ]);
+        let supervisor = &shared.settings.supervisor;
+        let (of_servers, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared));
+        let tasks = [
+            supervisor.spawn("events of allocations", sending),
+            supervisor.spawn("watch of game servers for allocations", move || {
+                watch::servers(Arc::clone(&of_servers), complete.clone())
+            }),
+            supervisor.spawn("watch of nodes for allocations", move || {
+                watch::nodes(Arc::clone(&of_nodes))
+            }),
+        ];
         // The sender lives as long as the task, which lives as long as `tasks`.
         let _ = is_complete.wait_for(|complete| *complete).await;
         Self { shared, _tasks: Arc::new(tasks) }

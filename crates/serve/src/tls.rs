@@ -130,7 +130,7 @@ async fn look_again(source: Source, mut material: Material, changed: watch::Send
             Ok(fresh) => fresh,
             Err(err) => {
                 tracing::debug!(
-                    error = &err as &dyn std::error::Error,
+                    error = %process::log::chain(&err),
                     "certificates cannot be read now"
                 );
                 continue;
@@ -143,7 +143,7 @@ async fn look_again(source: Source, mut material: Material, changed: watch::Send
             }
             Err(err) => {
                 tracing::warn!(
-                    error = &err as &dyn std::error::Error,
+                    error = %process::log::chain(&err),
                     "certificates have changed and cannot be used; the old ones stay"
                 );
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response, header};
 use hyper::service::service_fn;
+use process::Supervised;
 use process::listen::{Known, Limits, Peer, RequestBody, Settings, Tls};
 use tokio::net::TcpListener;
 
@@ -22,7 +23,7 @@ use crate::status::Status;
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    _task: Supervised,
 }
 
 impl Listening {
@@ -46,12 +47,6 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Starts to listen.
 pub(crate) async fn listen(
     core: Arc<Core>,
@@ -71,7 +66,7 @@ pub(crate) async fn listen(
         known: Known::ByService,
         tls: Some(Arc::new(move || tls.clone())),
     };
-    let mut stopping = core.stopping();
+    let (mut stopping, supervisor) = (core.stopping(), core.supervisor.clone());
     let stop = async move {
         let _ = stopping.wait_for(|stopping| *stopping).await;
     };
@@ -79,8 +74,9 @@ pub(crate) async fn listen(
         let core = Arc::clone(&core);
         async move { Ok::<_, Infallible>(admit(&core, request).await) }
     });
-    let task = tokio::spawn(process::listen::serve(listener, settings, answer, stop));
-    Ok(Listening { address, task })
+    let serving = process::listen::serve(listener, settings, answer, stop);
+    let task = supervisor.spawn_critical(format!("listener on {address}"), serving);
+    Ok(Listening { address, _task: task })
 }
 
 /// Answers who has the token. Who has not learns nothing, not even what exists.

@@ -121,7 +121,7 @@ fn read(name: &str, object: &Object) -> Option<Value> {
     let value = object.value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let log = |why: &Unreadable| {
         tracing::error!(
-            error = why as &dyn std::error::Error,
+            error = %process::log::chain(why),
             name,
             "a CustomResourceDefinition cannot be read and is not served; delete it and create it again"
         );

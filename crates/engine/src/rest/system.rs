@@ -124,6 +124,12 @@ fn health(core: &Core, parts: &request::Parts) -> Reply {
     if *core.stopping().borrow() {
         return form::text(500, "stopping");
     }
+    let what = parts.uri.path().trim_matches('/');
+    let problems = if what == "readyz" { core.supervisor.problems() } else { Vec::new() };
+    if !problems.is_empty() {
+        let failed: String = problems.iter().map(|problem| format!("[-]{problem}\n")).collect();
+        return form::text(500, format!("{failed}{what} check failed\n"));
+    }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let what = parts.uri.path().trim_matches('/');
     // A process that cannot write for now is not one that has to be started again.

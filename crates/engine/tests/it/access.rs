@@ -77,6 +77,24 @@ async fn thousands_of_silent_clients_do_not_lock_out_one_with_the_token() {
 }
 
 #[tokio::test]
+async fn readiness_tells_of_a_task_that_ended_and_health_does_not() {
+    let settings = crate::settings();
+    let supervisor = settings.supervisor.clone();
+    let engine = Engine::open(settings).await.unwrap();
+    let get = async |path: &str| {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        engine.client().request_text(request).await
+    };
+    assert_eq!(get("/readyz").await.unwrap(), "ok");
+    let _broken = supervisor.spawn_critical("broken", async { panic!("out of luck") });
+    let ended = supervisor.ended().await;
+    assert_eq!(ended.to_string(), "broken ended unexpectedly: it panicked: out of luck");
+    let refused = get("/readyz").await.unwrap_err().to_string();
+    assert!(refused.contains(&ended.to_string()), "{refused}");
+    assert_eq!(get("/livez").await.unwrap(), "ok");
+}
+
+#[tokio::test]
 async fn a_body_over_three_mebibytes_and_deep_json_are_refused() {
     let engine = ephemeral().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use control::{Lease, Settings};
 use kube::{Client, Config};
-use process::Clock;
+use process::{Clock, Supervisor};
 use serve::allocator::{Door, Doors};
 use serve::tls::{Certificates, Files};
 use serve::{admission, allocator};
@@ -19,7 +19,6 @@ use crate::listening::{self, listen};
 use crate::{cluster, measuring};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<ExitCode> {
-    crate::log("info");
     crate::give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(start(args))?;
@@ -31,10 +30,11 @@ async fn start(args: &Run) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let (client, namespace) = client(args).await?;
-    let mut measuring = JoinSet::new();
-    let recorder = measuring::serve(&client, args.metrics, &mut measuring).await?;
+    let (supervisor, mut measuring) = (Supervisor::new(), Vec::new());
+    let recorder = measuring::serve(&client, args.metrics, &supervisor, &mut measuring).await?;
     let stop = CancellationToken::new();
-    let mut servers = Servers { stop: stop.clone(), running: JoinSet::new() };
+    let mut servers =
+        Servers { stop: stop.clone(), supervisor: supervisor.clone(), running: JoinSet::new() };
     servers.webhooks(args).await?;
     servers.allocator(args, client.clone(), recorder).await?;
     let chosen: Vec<control::Part> = args.only.iter().map(|part| controller(*part)).collect();
@@ -49,7 +49,9 @@ async fn start(args: &Run) -> anyhow::Result<()> {
             _ = terminated.recv() => Ok(()),
             () = stop.cancelled() => Err(anyhow!("the controllers ended by themselves")),
             Some(ended) = servers.running.join_next() => Err(why(ended)),
+            ended = supervisor.ended() => Err(ended.into()),
         };
+        supervisor.stop();
         stop.cancel();
         ended
     };
@@ -104,6 +106,7 @@ fn controller(part: Part) -> control::Part {
 /// What others call, until they are told to stop.
 struct Servers {
     stop: CancellationToken,
+    supervisor: Supervisor,
     running: JoinSet<anyhow::Result<()>>,
 }
 
@@ -114,12 +117,9 @@ impl Servers {
         let certificates = Certificates::of_files(shown_to_api_server(args)?).await?;
         let listener = listen(address, "--webhooks").await?;
         let stop = self.stop.clone().cancelled_owned();
-        let serving = serve::listen::serve(
-            listener,
-            Some(certificates),
-            admission::router(Clock::system()),
-            stop,
-        );
+        let ready = serve::health::router(self.supervisor.clone());
+        let router = admission::router(Clock::system()).merge(ready);
+        let serving = serve::listen::serve(listener, Some(certificates), router, stop);
         self.running.spawn(async move {
             serving.await;
             Ok(())
@@ -141,7 +141,11 @@ impl Servers {
         if doors.matchmakers.is_none() && doors.aggregated.is_none() {
             return Ok(());
         }
-        let settings = allocator::Settings { recorder, ..allocator::Settings::default() };
+        let settings = allocator::Settings {
+            recorder,
+            supervisor: self.supervisor.clone(),
+            ..allocator::Settings::default()
+        };
         let serving =
             allocator::serve(client, settings, doors, self.stop.clone().cancelled_owned());
         self.running.spawn(async move { serving.await.context("the allocator ended") });

@@ -16,7 +16,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::SdkServer;
 
 pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
-    crate::log(&args.log_level.to_lowercase());
     // It does little, and stands beside a game that needs the processor.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use engine::{Engine, Settings};
+use process::Supervisor;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Up;
@@ -17,7 +18,6 @@ use crate::cluster;
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
-    crate::log("info");
     // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
     let _ = engine::runtime::allow_for_ordinary_users();
     crate::give_memory_back();
@@ -36,6 +36,8 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     let mut settings =
         if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
     settings.history.bytes = args.history.saturating_mul(1 << 20);
+    let supervisor = Supervisor::new();
+    let settings = Settings { supervisor: supervisor.clone(), ..settings };
     let engine = Engine::open(settings).await?;
     let lease = if args.api_only { None } else { Some(embedded::lease(&engine).await) };
     let listening = engine.listen(args.listen).await?;
@@ -57,7 +59,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
     out.flush()?;
     let parts = match lease {
-        Some(lease) => Some(Parts::start(&engine, lease, args).await?),
+        Some(lease) => Some(Parts::start(&engine, &supervisor, lease, args).await?),
         None => None,
     };
     if let Some(url) = parts.as_ref().and_then(Parts::allocator) {
@@ -80,7 +82,9 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
         failed = follow => failed,
+        ended = supervisor.ended() => Err(ended.into()),
     };
+    supervisor.stop();
     if let Some(parts) = parts {
         parts.stop().await;
     }

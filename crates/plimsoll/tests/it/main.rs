@@ -12,6 +12,7 @@ mod install;
 mod kill;
 mod kubectl;
 mod lease;
+mod logs;
 mod nodes;
 mod policies;
 mod run;

@@ -3,17 +3,20 @@
 //! Events are sent behind the work, one at a time, from a queue that drops what does not fit: an allocation never waits for
 //! its event, and a storm of allocations is not doubled by one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use decide::Reason as _;
 use decide::allocation::Warning;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Api, Client};
 use process::Clock;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use super::server::Server;
@@ -41,10 +44,11 @@ impl Events {
         client: Client,
         clock: Clock,
         wanted: bool,
-    ) -> (Self, impl Future<Output = ()> + Send) {
+    ) -> (Self, impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
         let (queue, waiting) = mpsc::channel(WAITING);
         let events = Self { queue: wanted.then_some(queue), dropped: AtomicU64::new(0), clock };
-        (events, send(client, waiting))
+        let waiting = Arc::new(Mutex::new(waiting));
+        (events, move || send(client.clone(), Arc::clone(&waiting)).boxed())
     }
 
     /// Tells that a server was allocated, and what of the request did not apply to it.
@@ -63,16 +67,19 @@ impl Events {
     }
 }
 
-async fn send(client: Client, mut waiting: mpsc::Receiver<Event>) {
+async fn send(client: Client, waiting: Arc<Mutex<mpsc::Receiver<Event>>>) {
+    let mut waiting = waiting.lock().await;
     while let Some(event) = waiting.recv().await {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
         let sent_at = Instant::now();
         if let Err(err) = api.create(&Default::default(), &event).await {
-            tracing::debug!(error = &err as &dyn std::error::Error, "an event was not sent");
+            tracing::debug!(error = %process::log::chain(&err), "an event was not sent");
         }
         tokio::time::sleep((sent_at.elapsed() * TIMES).clamp(REST.0, REST.1)).await;
     }
+    // Nobody is left who could have anything to tell.
+    std::future::pending().await
 }
 
 fn event(server: &Server, type_: &str, reason: &str, message: String, now: Timestamp) -> Event {

@@ -49,7 +49,7 @@ where
             Ok(event) => event,
             Err(err) => {
                 tracing::warn!(
-                    error = &err as &dyn std::error::Error,
+                    error = %process::log::chain(&err),
                     "the watch of game servers broke; will retry"
                 );
                 tokio::time::sleep(pause).await;
@@ -95,7 +95,7 @@ pub(super) async fn nodes(shared: Arc<Shared>) {
             }
             Err(err) => {
                 tracing::debug!(
-                    error = &err as &dyn std::error::Error,
+                    error = %process::log::chain(&err),
                     "the watch of nodes broke; will retry"
                 );
                 tokio::time::sleep(pause).await;

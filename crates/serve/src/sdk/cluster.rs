@@ -117,7 +117,7 @@ impl Backend {
                     }
                 }
                 Err(Failure::Later(err)) => {
-                    tracing::warn!(error = &err as &dyn Error, "could not write; will try again");
+                    tracing::warn!(error = %process::log::chain(&err), "could not write; will try again");
                     return false;
                 }
                 Err(Failure::Unsure(err)) => {
@@ -187,7 +187,7 @@ impl Backend {
             Ok(watcher::Event::InitDone) => {}
             Err(err) => {
                 tracing::warn!(
-                    error = &err as &dyn Error,
+                    error = %process::log::chain(&err),
                     "the watch of the game server broke; will resume"
                 );
             }

@@ -1,7 +1,5 @@
 //! Says in events what the process changed.
 
-use std::error::Error;
-
 use api::agones::GameServer;
 use control::EventKind;
 use process::Clock;
@@ -29,7 +27,7 @@ impl Events {
     pub(super) fn refused(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
         let what = dropped.names().join(", ");
         tracing::error!(
-            error = err as &dyn Error,
+            error = %process::log::chain(err),
             change = what,
             "a change was refused; dropped it"
         );

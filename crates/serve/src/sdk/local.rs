@@ -121,7 +121,9 @@ fn reload(core: &Core, path: &Path) {
             tracing::info!(file = %path.display(), "read again");
             core.replace(server);
         }
-        Err(err) => tracing::warn!(error = %err, "the file is not used; the last good one is"),
+        Err(err) => {
+            tracing::warn!(error = %process::log::chain(&err), "the file is not used; the last good one is")
+        }
     }
 }
 

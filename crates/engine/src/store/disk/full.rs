@@ -21,7 +21,7 @@ use crate::service::Service;
 fn open(medium: &Simulated) -> Store {
     let history = History::default();
     let opened = open_on(Arc::new(medium.clone()), "simulated", history).unwrap();
-    Store::running(opened, Clock::system(), history).unwrap()
+    Store::running(opened, Clock::system(), history, &process::Supervisor::new()).unwrap()
 }
 
 async fn create(store: &Store, name: &str) -> Result<Object, WriteError> {

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use process::Clock;
+use process::{Clock, Supervisor};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ const HISTORY: History =
     History { keep_for: Duration::from_secs(300), at_most: 40, bytes: 64 << 20 };
 
 fn open(dir: &Path) -> Store {
-    Store::on_disk(dir, Clock::system(), HISTORY).unwrap()
+    Store::on_disk(dir, Clock::system(), HISTORY, &Supervisor::new()).unwrap()
 }
 
 /// What a disk that nobody reads shows its changes to.

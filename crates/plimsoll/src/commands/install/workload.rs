@@ -61,10 +61,10 @@ fn port(name: &str, port: u16) -> Value {
 }
 
 fn container(image: &str) -> Value {
-    let probe = json!({
-        "httpGet": {"path": "/healthz", "port": "webhooks", "scheme": "HTTPS"},
-        "periodSeconds": 3,
-    });
+    let probe = |path: &str| {
+        let get = json!({"path": path, "port": "webhooks", "scheme": "HTTPS"});
+        json!({"httpGet": get, "periodSeconds": 3})
+    };
     let [tls, allocator, callers] = MOUNTED.map(|(_, folder)| folder);
     let mounts = MOUNTED
         .map(|(secret, folder)| json!({"name": secret, "mountPath": folder, "readOnly": true}));
@@ -92,8 +92,8 @@ fn container(image: &str) -> Value {
             {"name": "allocator", "containerPort": MATCHMAKERS},
             {"name": "metrics", "containerPort": METRICS},
         ],
-        "readinessProbe": probe,
-        "livenessProbe": probe,
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": probe("/healthz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,

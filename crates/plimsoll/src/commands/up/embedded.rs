@@ -12,9 +12,9 @@ use engine::{Delegate, Engine};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
+use process::{Supervised, Supervisor};
 use serve::allocator::{self, Allocator};
 use simulate::game::Player;
-use tokio::task::JoinSet;
 use tower::BoxError;
 
 use crate::args::Up;
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The parts that run on an engine.
 pub(crate) struct Parts {
-    controllers: JoinSet<()>,
+    tasks: Vec<Supervised>,
     runtime: Runtime,
     allocator: Option<String>,
 }
@@ -47,30 +47,41 @@ pub(crate) async fn lease(engine: &Engine) -> Lease {
 
 impl Parts {
     /// Starts the runtime, the controllers and the allocator.
-    pub(crate) async fn start(engine: &Engine, lease: Lease, args: &Up) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        engine: &Engine,
+        supervisor: &Supervisor,
+        lease: Lease,
+        args: &Up,
+    ) -> anyhow::Result<Self> {
         let client = engine.client();
-        let mut controllers = JoinSet::new();
+        let mut tasks = Vec::new();
         let door = listening::allocator(&args.allocator).await?;
-        let recorder = measuring::serve(&client, args.metrics, &mut controllers).await?;
+        let recorder = measuring::serve(&client, args.metrics, supervisor, &mut tasks).await?;
         // The engine reads of an object only what a patch names.
-        let settings =
-            allocator::Settings { recorder, replaces: false, ..allocator::Settings::default() };
+        let settings = allocator::Settings {
+            recorder,
+            replaces: false,
+            supervisor: supervisor.clone(),
+            ..allocator::Settings::default()
+        };
         let allocator = Allocator::start(client.clone(), settings).await;
         engine.delegate("allocation.agones.dev", "v1", delegate(allocator.clone()));
         let mut url = None;
         if let Some(door) = door {
             let scheme = if door.tls.is_some() { "https" } else { "http" };
             url = Some(format!("{scheme}://{}", door.listener.local_addr()?));
-            controllers.spawn(allocator::matchmakers(allocator, door).await?);
+            let serving = allocator::matchmakers(allocator, door).await?;
+            tasks.push(supervisor.spawn_critical("listener of the allocator", serving));
         }
         let gates = args.gates.feature_gates.clone();
         let settings =
             control::Settings { gates, lease: Some(lease), ..control::Settings::default() };
         let runtime = engine.run(machine(client.clone(), &settings, args)?).await?;
-        controllers.spawn(async move {
-            control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
-        });
-        Ok(Self { controllers, runtime, allocator: url })
+        tasks.push(supervisor.spawn("controllers", move || {
+            let (client, settings) = (client.clone(), settings.clone());
+            control::run(client, settings, &control::Part::ALL, std::future::pending())
+        }));
+        Ok(Self { tasks, runtime, allocator: url })
     }
 
     /// Returns where allocations are answered by gRPC and REST.
@@ -88,8 +99,10 @@ impl Parts {
     }
 
     /// Stops everything that runs. Nobody is left who would see game servers end and replace them: the Lease is kept, so that nobody takes over.
-    pub(crate) async fn stop(mut self) {
-        self.controllers.shutdown().await;
+    pub(crate) async fn stop(self) {
+        for task in self.tasks {
+            task.stop().await;
+        }
         self.runtime.stop(GRACE).await;
     }
 }

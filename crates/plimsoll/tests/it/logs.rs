@@ -1,0 +1,50 @@
+//! What the program says on standard error.
+
+use std::process::Output;
+
+use crate::plimsoll;
+
+/// Applies an object of a kind that does not exist, which ends `up` with an error. It logs everything that it can.
+fn unknown_kind(args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("object.yaml");
+    let object = "apiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: a}\n";
+    std::fs::write(&file, object).unwrap();
+    plimsoll()
+        .args(["up", "--ephemeral", "--api-only", "--listen", "127.0.0.1:0", "--data"])
+        .arg(dir.path())
+        .args(args)
+        .arg(&file)
+        .env("PLIMSOLL_LOG", "debug")
+        .env_remove("NO_COLOR")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn an_unknown_kind_is_named_once_in_words_and_without_colours() {
+    let output = unknown_kind(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains('\u{1b}'), "a file is no terminal: {said}");
+    let last = said.lines().last().unwrap();
+    assert_eq!(
+        last,
+        "plimsoll: could not apply unknown/a: the API has no kind Unknown in example.com/v1; \
+         apply its CustomResourceDefinition first"
+    );
+}
+
+#[test]
+fn log_lines_are_json_objects_where_that_is_asked_for() {
+    let output = unknown_kind(&["--log-format", "json"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (error, logged): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.starts_with("plimsoll: "));
+    assert_eq!(error.len(), 1, "{said}");
+    assert!(!logged.is_empty(), "{said}");
+    for line in logged {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
+    }
+}

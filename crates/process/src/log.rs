@@ -1,0 +1,119 @@
+//! How does the process say what it does?
+//!
+//! On standard error, as much as `PLIMSOLL_LOG` says: as lines for people, or as one JSON object per line. Colours are for
+//! terminals, and for those who want them there: `NO_COLOR` turns them off.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+/// What log lines look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Starts logging; `usual` says how much where `PLIMSOLL_LOG` says nothing. Panics are logged too.
+pub fn init(usual: &str, format: Format) {
+    let filter = EnvFilter::try_from_env("PLIMSOLL_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
+    let colours =
+        has_colours(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        Format::Text => log.with_ansi(colours).init(),
+        Format::Json => log.json().flatten_event(true).init(),
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or_default();
+        tracing::error!(
+            at,
+            thread,
+            cause = crate::supervise::panic_text(panic.payload()),
+            "a panic"
+        );
+    }));
+}
+
+/// Tells whether to use colours. An empty `NO_COLOR` says nothing.
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+/// Returns an error and its causes as one sentence that says each of them once. Some errors have the text of their cause in their own.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        append(&mut text, &cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// Appends what a cause says, without what was said already.
+fn append(text: &mut String, cause: &str) {
+    if cause.is_empty() || text.contains(cause) {
+        return;
+    }
+    // What it begins with may be what the text ends with.
+    let ends = cause.match_indices(": ").map(|(at, _)| at);
+    let overlap = ends.filter(|end| text.ends_with(&cause[..*end])).last();
+    match overlap {
+        Some(end) => text.push_str(&cause[end..]),
+        None => {
+            text.push_str(": ");
+            text.push_str(cause);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Failure {
+        text: &'static str,
+        source: Option<Box<Failure>>,
+    }
+
+    fn failure(texts: &[&'static str]) -> Failure {
+        let source = (texts.len() > 1).then(|| Box::new(failure(&texts[1..])));
+        Failure { text: texts[0], source }
+    }
+
+    #[test]
+    fn a_chain_says_each_cause_once() {
+        for (texts, expected) in [
+            (
+                &["could not list pods", "connection refused"][..],
+                "could not list pods: connection refused",
+            ),
+            (&["HyperError: closed", "closed", "closed"], "HyperError: closed"),
+            (
+                &["could not connect", "connect: refused", "refused"],
+                "could not connect: connect: refused",
+            ),
+            (&["no answer: timed out", "timed out: 5 s"], "no answer: timed out: 5 s"),
+        ] {
+            assert_eq!(chain(&failure(texts)), expected);
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_whose_user_wants_them() {
+        let no_color = |text: &'static str| Some(OsStr::new(text));
+        assert!(has_colours(true, None) && has_colours(true, no_color("")));
+        assert!(!has_colours(true, no_color("1")));
+        assert!(!has_colours(false, None));
+    }
+}
