@@ -48,6 +48,10 @@ pub const DEV_ADDRESS_ANNOTATION: &str = "agones.dev/dev-address";
 pub const LAST_ALLOCATED_ANNOTATION: &str = "agones.dev/last-allocated";
 /// The annotation that says when a game server got into the state Error.
 pub const ERRORED_AT_ANNOTATION: &str = "agones.dev/errored-at";
+/// The annotation that says how many game servers in a row failed soon after they were made, before this one took their place.
+pub const FAILED_BEFORE_ANNOTATION: &str = "plimsoll.dev/failed-before";
+/// The annotation of a game server whose pod is being deleted: it keeps its players, and gets no more.
+pub const LEAVING_ANNOTATION: &str = "plimsoll.dev/leaving";
 /// The annotation that asks for upstream's exact sizes: see `docs/compatibility.md`.
 pub const COMPAT_ANNOTATION: &str = "plimsoll.dev/compat";
 /// The release of Agones whose wire we speak.

@@ -7,6 +7,8 @@ use process::Clock;
 
 use crate::Key;
 use crate::events::Events;
+use crate::gameserver::Waiting;
+use crate::gameserverset::Kept;
 use crate::ports::HostPorts;
 use crate::queue::Queue;
 use crate::settings::Settings;
@@ -26,6 +28,10 @@ pub struct Context {
     pub events: Events,
     /// What is to be looked at.
     pub queues: Queues,
+    /// What was told about game servers that have no node.
+    pub(crate) waiting: Waiting,
+    /// What was told about game servers that failed and are kept.
+    pub(crate) kept: Kept,
     ports: Arc<Mutex<HostPorts>>,
 }
 
@@ -55,7 +61,8 @@ impl Context {
             }
         });
         let (queues, clock) = (Queues::default(), settings.clock.clone());
-        Arc::new(Self { client, settings, clock, stores, events, queues, ports })
+        let (waiting, kept) = Default::default();
+        Arc::new(Self { client, settings, clock, stores, events, queues, waiting, kept, ports })
     }
 
     /// Begins anew with the host ports of what is there.

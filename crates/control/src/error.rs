@@ -40,6 +40,14 @@ impl Error {
         matches!(self, Self::Api { source, .. } if code(source) == Some(404))
     }
 
+    /// Says why, for people: what the API said, where it was asked.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Api { source, .. } => words(source),
+            Self::NotOurs | Self::Panicked => self.to_string(),
+        }
+    }
+
     pub(crate) fn log(&self, key: &Key, retry_after: Duration) {
         let error = process::log::chain(self);
         if self.is_conflict() {
@@ -53,4 +61,39 @@ impl Error {
 /// Gives the code of an answer of the API.
 pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
+/// Says what the API said, for people: its message where it answered, and else what went wrong on the way.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("the API answered {}: {}", status.code, status.reason),
+        other => {
+            let mut cause: &dyn std::error::Error = other;
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+            cause.to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_the_api_said_is_told_in_its_own_words() {
+        let said = "pods \"a\" is forbidden: exceeded quota";
+        let refused = kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
+        assert_eq!(words(&refused), said);
+        let mut silent = Status::failure("", "InternalError");
+        silent.code = 500;
+        let silent = kube::Error::Api(Box::new(silent));
+        assert_eq!(words(&silent), "the API answered 500: InternalError");
+        let broken = serde_json::from_str::<u8>("x").unwrap_err();
+        assert_eq!(words(&kube::Error::SerdeError(broken)), "expected value at line 1 column 1");
+    }
 }

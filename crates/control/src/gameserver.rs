@@ -4,6 +4,9 @@ mod act;
 mod address;
 mod observe;
 mod pod;
+mod waiting;
+
+pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;
 
@@ -16,10 +19,14 @@ use crate::{Error, Key};
 /// Has a game server looked at when it, its pod or its node changes.
 pub(crate) fn watch(cx: &Arc<Context>) {
     let add = adder(&cx.queues.servers);
-    cx.stores.servers.on_change(move |_, new| {
-        if let Some(server) = new {
-            add(Key::of(&server.object.metadata));
+    let weak = Arc::downgrade(cx);
+    cx.stores.servers.on_change(move |old, new| match (old, new) {
+        (_, Some(server)) => add(Key::of(&server.object.metadata)),
+        (Some(gone), None) => {
+            let key = Key::of(&gone.object.metadata);
+            weak.upgrade().into_iter().for_each(|cx| cx.waiting.forget(&key));
         }
+        (None, None) => {}
     });
     let add = adder(&cx.queues.servers);
     // A pod has the name of its game server.
@@ -54,8 +61,12 @@ pub(crate) async fn run(cx: Arc<Context>) {
 /// Looks at one game server and does the one thing that it needs.
 async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
     let Some(seen) = observe::server(&key, &cx.stores) else { return Ok(None) };
+    let again = waiting::tell(&seen, &cx);
     match decide::gameserver::next(&seen.seen) {
-        Need::Nothing => Ok(None),
+        Need::Nothing => Ok(again),
+        Need::Begin => act::begin(&seen, &cx).await,
+        Need::OtherPorts => act::other_ports(&seen, &cx).await,
+        Need::Leave => act::leave(&seen, &cx).await,
         Need::CreatePod => act::create_pod(&seen, &cx).await,
         Need::DeletePod => act::delete_pod(&seen, &cx).await,
         Need::Delete => act::delete(&seen, &cx).await,

@@ -1,8 +1,10 @@
 //! Sets of game servers: as many as there should be, and a status that says how many there are.
 
 mod act;
+mod kept;
 mod status;
 
+pub(crate) use kept::Kept;
 pub(crate) use status::replace;
 
 use std::sync::Arc;
@@ -22,7 +24,10 @@ pub(crate) fn watch(cx: &Arc<Context>) {
     let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
     cx.stores.sets.on_change(move |old, new| {
         let Some(set) = new else {
-            old.inspect(|set| sums(Key::of(&set.metadata)));
+            old.map(|set| Key::of(&set.metadata)).into_iter().for_each(|key| {
+                size(key.clone());
+                sums(key);
+            });
             return;
         };
         let shape = |set: &Arc<GameServerSet>| {
@@ -57,7 +62,10 @@ pub(crate) async fn run(cx: Arc<Context>) {
 
 /// Looks at one set and makes it as large as it should be.
 async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
-    let Some(set) = cx.stores.sets.get(&key) else { return Ok(None) };
+    let Some(set) = cx.stores.sets.get(&key) else {
+        cx.kept.forget(&key);
+        return Ok(None);
+    };
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
     let servers = cx.stores.servers.owned(uid, |server| Arc::clone(&server.view));
     let mode = mode(&set, &cx.stores);
@@ -70,7 +78,8 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
     };
     act::mark(&set, &marked, &cx).await?;
     act::shut_down(&set, &pass.delete, &cx).await?;
-    act::create(&set, pass.create, &cx).await?;
+    kept::tell(&set, &pass.kept, &cx);
+    act::create(&set, pass.create, &pass.failed_before, &cx).await?;
     let did_something = pass.create > 0 || !pass.delete.is_empty();
     // Where a limit leaves nothing to do at all, a change has to come first.
     if pass.is_partial && did_something {

@@ -41,6 +41,8 @@ pub struct Status {
     pub phase: String,
     /// Why it is there.
     pub reason: String,
+    /// Why, in words.
+    pub message: String,
     /// Its addresses.
     #[serde(rename = "podIPs")]
     pub pod_ips: Vec<PodIp>,
@@ -67,6 +69,8 @@ pub struct Condition {
     pub status: String,
     /// Why.
     pub reason: String,
+    /// Why, in words.
+    pub message: String,
 }
 
 impl Pod {
@@ -80,13 +84,28 @@ impl Pod {
         }
     }
 
-    /// Whether there is no node for it now.
-    pub fn is_unschedulable(&self) -> bool {
-        self.status.conditions.iter().any(|condition| {
+    /// Why there is no node for it now, in the scheduler's words; `None`: there is one, or nobody has looked yet.
+    pub fn unschedulable(&self) -> Option<&str> {
+        let is_it = |condition: &&Condition| {
             condition.type_ == "PodScheduled"
                 && condition.status == "False"
                 && condition.reason == "Unschedulable"
-        })
+        };
+        self.status.conditions.iter().find(is_it).map(|condition| condition.message.as_str())
+    }
+
+    /// Whether its host ports are taken on a node that would do otherwise: in Kubernetes' words, or in those of the embedded scheduler.
+    pub fn lacks_ports(&self) -> bool {
+        let lacks = |why: &str| why.contains("free ports") || why.contains("host port");
+        self.unschedulable().is_some_and(lacks)
+    }
+
+    /// What became of it, in words, where its status says more than that it failed.
+    pub fn failure(&self) -> Option<String> {
+        let Status { reason, message, .. } = &self.status;
+        let parts: Vec<&str> =
+            [reason, message].into_iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
+        (!parts.is_empty()).then(|| parts.join(": "))
     }
 
     /// The host ports that it was made with.

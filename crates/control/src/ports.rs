@@ -1,19 +1,31 @@
 //! Which host ports does each game server have?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use api::agones::GameServer;
 use decide::gameserver::ports::{self, Holder, Port, Ports};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::pod::Pod;
 use crate::stores::{Server, Stores};
 use crate::{Key, store};
 
+/// How long a port is passed over that a stranger was found to have.
+const PASSED_OVER_FOR: SignedDuration = SignedDuration::from_mins(5);
+/// How long the second search for other ports waits; each further one waits twice as long.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+/// The longest such wait.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+
 /// The host ports of every range.
 pub(crate) struct HostPorts {
     ranges: BTreeMap<String, Ports>,
+    /// The ports that strangers have, until when they are passed over.
+    passed_over: VecDeque<(Timestamp, Arc<str>, Vec<u16>)>,
+    /// How often other ports were picked for a server, by its uid, and when they may be again.
+    picked: BTreeMap<String, (u32, Timestamp)>,
 }
 
 /// Why a game server gets no ports. It never will.
@@ -65,7 +77,49 @@ impl HostPorts {
             let holders = holders.get(name.as_str()).unwrap_or(&none);
             (name.clone(), Ports::new(range.clone(), &nodes, holders))
         };
-        Self { ranges: ranges.iter().map(ports).collect() }
+        let ranges = ranges.iter().map(ports).collect();
+        Self { ranges, passed_over: VecDeque::new(), picked: BTreeMap::new() }
+    }
+
+    /// Takes the ports of a server back, which are taken where it could go, so that it gets others next. `Err` is the moment from
+    /// which that may be done again.
+    pub(crate) fn pick_again(
+        &mut self,
+        server: &GameServer,
+        pod: &Pod,
+        now: Timestamp,
+    ) -> Result<(), Timestamp> {
+        let uid = server.metadata.uid.as_deref().unwrap_or_default();
+        let (times, not_before) = self.picked.get(uid).copied().unwrap_or((0, now));
+        if not_before > now {
+            return Err(not_before);
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << times.min(16)).min(LONGEST_PAUSE);
+        let next_at = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        self.avoid(server, Some(pod), now);
+        self.ranges.values_mut().for_each(|ports| ports.release(uid));
+        self.picked.insert(uid.to_owned(), (times.saturating_add(1), next_at));
+        Ok(())
+    }
+
+    /// Passes the ports of a server over for a while: a stranger has them.
+    pub(crate) fn avoid(&mut self, server: &GameServer, pod: Option<&Pod>, now: Timestamp) {
+        let until = now.saturating_add(PASSED_OVER_FOR).unwrap_or(Timestamp::MAX);
+        for (range, holder) in held(server, pod) {
+            if let Some(ports) = self.ranges.get_mut(&*range) {
+                ports.avoid(&holder.ports);
+                self.passed_over.push_back((until, range, holder.ports));
+            }
+        }
+    }
+
+    /// Gives out ports again whose time is over.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        while self.passed_over.front().is_some_and(|(until, ..)| *until <= now)
+            && let Some((_, range, ports)) = self.passed_over.pop_front()
+        {
+            self.ranges.get_mut(&*range).into_iter().for_each(|all| all.allow(&ports));
+        }
     }
 
     /// Gives a server's ports with their host ports: those it has, those its pod has, or new ones.
@@ -112,7 +166,14 @@ impl HostPorts {
     /// Takes back what a server had.
     pub(crate) fn release(&mut self, uid: &str) {
         self.ranges.values_mut().for_each(|ports| ports.release(uid));
+        self.picked.remove(uid);
     }
+}
+
+/// Whether other host ports can be picked for a server that has a pod: it has some of ours, and does not say so yet.
+pub(crate) fn can_change(server: &GameServer, pod: &Pod) -> bool {
+    has_all(server).is_none()
+        && from_pod(server, pod).is_some_and(|ports| ports.iter().any(|p| p.policy.needs_port()))
 }
 
 /// The ports of a server that lacks none.

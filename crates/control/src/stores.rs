@@ -41,6 +41,8 @@ pub struct Server {
     pub object: GameServer,
     /// How decisions see it.
     pub view: Arc<gameserver::GameServer>,
+    /// Whether it was stored without its defaults, since nothing admitted it. Here it has them.
+    pub is_bare: bool,
 }
 
 /// A node, as far as addresses are concerned.
@@ -160,8 +162,9 @@ impl Entry for Server {
 
     fn of(mut object: GameServer) -> Self {
         object.metadata.managed_fields = None;
+        let is_bare = object.fill();
         let view = Arc::new(object.view());
-        Self { object, view }
+        Self { object, view, is_bare }
     }
 
     fn meta(&self) -> &ObjectMeta {
@@ -169,14 +172,16 @@ impl Entry for Server {
     }
 }
 
-/// Kinds that are kept as they are, but for who wrote which field.
+/// Kinds that are kept as they are, but for who wrote which field, and with the defaults that admission gives them.
 macro_rules! kept_whole {
-    ($($kind:ty),*) => {$(
+    ($($kind:ty: $fill:expr),*) => {$(
         impl Entry for $kind {
             type Object = Self;
 
             fn of(mut object: Self) -> Self {
                 object.metadata.managed_fields = None;
+                let fill: fn(&mut Self) = $fill;
+                fill(&mut object);
                 object
             }
 
@@ -187,4 +192,9 @@ macro_rules! kept_whole {
     )*};
 }
 
-kept_whole!(Fleet, FleetAutoscaler, GameServerSet, Host);
+kept_whole!(
+    Fleet: |fleet| fleet.spec.fill(),
+    FleetAutoscaler: |autoscaler| autoscaler.spec.fill(),
+    GameServerSet: |_| {},
+    Host: |_| {}
+);

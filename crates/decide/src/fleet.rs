@@ -1,6 +1,7 @@
 //! How many game servers a fleet should have, which of them go first, and how its sets get there.
 
 mod aggregate;
+mod backoff;
 mod buffer;
 mod capacity;
 mod decision;
@@ -19,7 +20,7 @@ pub use decision::{Applied, Decision, Reason, Refusal, Size};
 pub use order::deletion_order;
 pub use overflow::overflow;
 pub use policy::{Amount, Between, Buffer, Capacity, Link, Period, Policy, Reply, Schedule};
-pub use reconcile::{Limits, Reconciliation, ServerSet, reconcile};
+pub use reconcile::{Kept, Limits, Reconciliation, ServerSet, reconcile};
 pub use rollout::{Rollout, SetCounts, SetView, Update, rollout};
 pub use settle::{History, settle};
 pub use size::{Observation, size};

@@ -54,6 +54,10 @@ pub struct GameServer {
     pub has_deletion_mark: bool,
     /// The annotation `agones.dev/errored-at`, when it is there and is a moment.
     pub errored_at: Option<Timestamp>,
+    /// The annotation `plimsoll.dev/failed-before`: how many in a row failed soon after they were made, before this one took their place.
+    pub failed_before: u32,
+    /// Whether it has the annotation `plimsoll.dev/leaving`: its pod is going, and no more players are sent to it.
+    pub is_leaving: bool,
 }
 
 impl GameServer {
@@ -71,6 +75,8 @@ impl GameServer {
             created_at: Timestamp::UNIX_EPOCH,
             has_deletion_mark: false,
             errored_at: None,
+            failed_before: 0,
+            is_leaving: false,
         }
     }
 
@@ -81,6 +87,6 @@ impl GameServer {
 
     /// Whether scaling down may name it: players may be on an Allocated or Reserved one, until someone deletes it by hand.
     pub fn is_deletable(&self) -> bool {
-        self.has_deletion_mark || !matches!(self.state, State::Allocated | State::Reserved)
+        self.has_deletion_mark || !self.state.is_in_use()
     }
 }

@@ -347,4 +347,11 @@ pub(crate) struct Install {
     /// How many of it run; one of them is active
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) replicas: u32,
+    /// A Secret in the namespaces with game servers that a GameServerAllocationPolicy names, to reach another cluster; may be given
+    /// many times. No other Secret can be read
+    #[arg(long = "cluster-secret", value_name = "NAME")]
+    pub(crate) cluster_secrets: Vec<String>,
+    /// Print a script that takes all of it off a cluster again, in the right order
+    #[arg(long)]
+    pub(crate) uninstall: bool,
 }

@@ -138,6 +138,7 @@ impl Allocator {
             channels: clusters::Channels::default(),
         });
         let (complete, mut is_complete) = tokio::sync::watch::channel(false);
+        let (nodes_complete, mut are_nodes_complete) = tokio::sync::watch::channel(false);
         let supervisor = &shared.settings.supervisor;
         let (of_servers, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared));
         let tasks = [
@@ -146,11 +147,12 @@ impl Allocator {
                 watch::servers(Arc::clone(&of_servers), complete.clone())
             }),
             supervisor.spawn("watch of nodes for allocations", move || {
-                watch::nodes(Arc::clone(&of_nodes))
+                watch::nodes(Arc::clone(&of_nodes), nodes_complete.clone())
             }),
         ];
-        // The sender lives as long as the task, which lives as long as `tasks`.
+        // The senders live as long as the tasks, which live as long as `tasks`.
         let _ = is_complete.wait_for(|complete| *complete).await;
+        let _ = are_nodes_complete.wait_for(|complete| *complete).await;
         Self { shared, _tasks: Arc::new(tasks) }
     }
 

@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
-    AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION, Fleet, GameServer,
-    GameServerSet, GameServerSpec, GameServerStatus, ListStatus, Scheduling, StrategyType,
-    priority,
+    AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION,
+    FAILED_BEFORE_ANNOTATION, Fleet, GameServer, GameServerSet, GameServerSpec, GameServerStatus,
+    LEAVING_ANNOTATION, ListStatus, Scheduling, StrategyType, priority,
 };
 
 type Named<T> = BTreeMap<Arc<str>, T>;
@@ -51,6 +51,9 @@ impl GameServer {
 pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::GameServer {
     let annotations = texts(metadata.annotations.as_ref());
     let errored_at = annotations.get(ERRORED_AT_ANNOTATION).and_then(|at| at.parse().ok());
+    let failed_before = annotations.get(FAILED_BEFORE_ANNOTATION).and_then(|n| n.parse().ok());
+    let failed_before = failed_before.unwrap_or_default();
+    let is_leaving = annotations.contains_key(LEAVING_ANNOTATION);
     gameserver::GameServer {
         namespace: metadata.namespace.as_deref().unwrap_or("default").into(),
         name: metadata.name.as_deref().unwrap_or_default().into(),
@@ -63,6 +66,8 @@ pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::G
         created_at: moment(metadata.creation_timestamp.as_ref(), Timestamp::UNIX_EPOCH),
         has_deletion_mark: metadata.deletion_timestamp.is_some(),
         errored_at,
+        failed_before,
+        is_leaving,
     }
 }
 

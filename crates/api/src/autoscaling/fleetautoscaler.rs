@@ -149,14 +149,21 @@ fn enter(value: &mut Value, now: Option<jiff::Timestamp>) -> Result<(), Vec<Prob
     admit::tidy(value, None);
     let autoscaler: FleetAutoscaler = admit::read(value, &SCHEMA)?;
     let mut spec = autoscaler.spec;
-    let sync = spec.sync.get_or_insert_with(|| Sync {
-        type_: SyncType::FixedInterval,
-        fixed_interval: FixedInterval::default(),
-    });
-    if sync.fixed_interval.seconds == 0 {
-        sync.fixed_interval.seconds = half_a_minute();
-    }
+    spec.fill();
     value["spec"] = admit::json(&spec);
     admit::fit(value, &SCHEMA)?;
     admit::done(validation::policy(&spec.policy, "spec.policy", now))
+}
+
+impl FleetAutoscalerSpec {
+    /// Fills in what was left out.
+    pub fn fill(&mut self) {
+        let sync = self.sync.get_or_insert_with(|| Sync {
+            type_: SyncType::FixedInterval,
+            fixed_interval: FixedInterval::default(),
+        });
+        if sync.fixed_interval.seconds == 0 {
+            sync.fixed_interval.seconds = half_a_minute();
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub struct NodeAutoscalerSpec {
     /// random, most-pods, least-waste, least-nodes, price, priority. Name order ends it.
     pub expanders: Vec<String>,
     /// What the expander `random` starts from.
+    #[schemars(with = "i64", range(min = 0))]
     pub seed: u64,
     /// What the whole cluster may have at least and at most.
     pub limits: Limits,

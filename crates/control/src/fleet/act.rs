@@ -72,7 +72,7 @@ pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Res
         say(seen, cx, "ScalingGameServerSet", note);
     }
     if is_reordered {
-        let note = format!("Updated GameServerSet Priorities for {}", name(set));
+        let note = format!("Updated GameServerSet {} Priorities", name(set));
         say(seen, cx, "UpdatingGameServerSet", note);
     }
     Ok(())

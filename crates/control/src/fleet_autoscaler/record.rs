@@ -32,13 +32,8 @@ pub(super) async fn all(
             say(autoscaler, Note::normal("AutoScalingFleet", text), all);
         }
         (Outcome::Failed(error), Ok(size)) => {
-            let cause = std::error::Error::source(error).map(ToString::to_string);
-            let text = format!(
-                "Scaling fleet {name} from {} to {} failed: {}",
-                decision.from,
-                size.to,
-                cause.unwrap_or_else(|| error.to_string())
-            );
+            let (from, to, why) = (decision.from, size.to, error.words());
+            let text = format!("Error on scaling fleet {name} from {from} to {to}. Error: {why}");
             tracing::warn!(fleet = name, text, "will retry");
             say(autoscaler, Note::warning("AutoScalingFleetError", text), all);
         }
@@ -60,6 +55,7 @@ pub(super) async fn missing(autoscaler: &FleetAutoscaler, all: &Autoscalers) -> 
     let text = format!("the fleet `{}` does not exist", autoscaler.spec.fleet_name);
     let status = report::unable(autoscaler, "FleetNotFound", &text, all.cx.clock.now());
     if report::changed(&autoscaler.status.clone().unwrap_or_default(), &status) {
+        let text = format!("could not fetch fleet: {}", autoscaler.spec.fleet_name);
         say(autoscaler, Note::warning("FailedGetFleet", text), all);
     }
     write(autoscaler, &status, all).await

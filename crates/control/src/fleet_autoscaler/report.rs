@@ -86,15 +86,20 @@ pub(super) fn notes(
     let old = autoscaler.status.clone().unwrap_or_default();
     match &decision.outcome {
         Ok(size) => {
-            let chain = chain_note(&old, size);
-            chain.into_iter().chain(limit_note(&old, new, decision)).collect()
+            let chain = chain_note(autoscaler, &old, size);
+            chain.into_iter().chain(limit_note(autoscaler, &old, new, decision)).collect()
         }
+        Err(_) if !changed(&old, new) => Vec::new(),
         Err(refusal) => {
             let in_chain =
                 autoscaler.spec.policy.chain.is_some() && !matches!(refusal, Refusal::Owned { .. });
-            let reason = if in_chain { "ChainPolicy" } else { "FleetAutoscaler" };
-            let text = with_reasons(refusal, &decision.reasons);
-            changed(&old, new).then(|| Note::warning(reason, text)).into_iter().collect()
+            let chain = in_chain.then(|| Note::warning("ChainPolicy", chain_failed(autoscaler)));
+            let text = format!(
+                "Error calculating desired fleet size on FleetAutoscaler {}. Error: {}",
+                name(autoscaler),
+                with_reasons(refusal, &decision.reasons)
+            );
+            chain.into_iter().chain([Note::warning("FleetAutoscaler", text)]).collect()
         }
     }
 }
@@ -115,22 +120,47 @@ pub(super) fn sentence(fleet: &str, from: i32, to: i32, reasons: &[Reason]) -> S
     format!("Scaling fleet {fleet} from {from} to {to}{because}")
 }
 
-fn chain_note(old: &FleetAutoscalerStatus, size: &Size) -> Option<Note> {
+fn chain_note(
+    autoscaler: &FleetAutoscaler,
+    old: &FleetAutoscalerStatus,
+    size: &Size,
+) -> Option<Note> {
     let Applied::Link { id, policy } = &size.applied else { return None };
     let is_new = old.last_applied_policy != size.applied.to_string();
     is_new.then(|| {
-        Note::normal("ChainPolicy", format!("The entry `{id}` ({policy}) of the chain is applied"))
+        let text = format!(
+            "FleetAutoscaler '{}' successfully applied ChainPolicy | ID: {id} | Type: {policy}",
+            name(autoscaler)
+        );
+        Note::normal("ChainPolicy", text)
     })
 }
 
+fn chain_failed(autoscaler: &FleetAutoscaler) -> String {
+    let name = name(autoscaler);
+    format!("FleetAutoscaler '{name}' failed to apply ChainPolicy | ID: Unknown | Type: Unknown")
+}
+
 fn limit_note(
+    autoscaler: &FleetAutoscaler,
     old: &FleetAutoscalerStatus,
     new: &FleetAutoscalerStatus,
     decision: &Decision,
 ) -> Option<Note> {
     let is_new = !old.scaling_limited || old.desired_replicas != new.desired_replicas;
-    let text = limit(&decision.reasons).1;
-    (new.scaling_limited && is_new).then(|| Note::warning("ScalingLimited", text))
+    if !new.scaling_limited || !is_new {
+        return None;
+    }
+    let (code, why) = limit(&decision.reasons);
+    let which = if matches!(code, "AtMaximum" | "OneServer") { "maximum" } else { "minimum" };
+    let (fleet, size) = (&autoscaler.spec.fleet_name, new.desired_replicas);
+    let text = format!("Scaling fleet {fleet} was limited to {which} size of {size}");
+    let text = if why.is_empty() { text } else { format!("{text}: {why}") };
+    Some(Note::warning("ScalingLimited", text))
+}
+
+fn name(autoscaler: &FleetAutoscaler) -> &str {
+    autoscaler.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// Names the limit that held, and says it in words.
@@ -140,6 +170,7 @@ fn limit(reasons: &[Reason]) -> (&'static str, String) {
             r,
             Reason::AtMinimum { .. }
                 | Reason::AtMaximum { .. }
+                | Reason::OneServer { .. }
                 | Reason::InUse { .. }
                 | Reason::NothingAllocated
         )

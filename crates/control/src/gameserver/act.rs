@@ -1,6 +1,6 @@
 //! Does what was decided about a game server, and says so.
 
-use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER};
+use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER, LEAVING_ANNOTATION};
 use decide::gameserver::{Event, State};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::observe::{LEGACY_FINALIZER, Observed};
 use super::{address, pod};
 use crate::context::Context;
-use crate::error::code;
+use crate::error::{code, words};
 use crate::events::Kind;
 use crate::pod::Pod;
 use crate::queue::Again;
@@ -20,10 +20,59 @@ use crate::{Error, Key, ports, store};
 /// How long to wait where two stores contradict each other and one of them is about to change.
 const SOON: std::time::Duration = std::time::Duration::from_millis(50);
 
+/// Writes what admission would have written, had anything admitted the server. Who else reads it, such as its SDK server, finds nothing
+/// missing then.
+pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+    let Some(kind) = api::find(None, "GameServer") else { return Ok(None) };
+    let mut object = serde_json::to_value(&seen.server.object).unwrap_or_default();
+    let admission = api::Admission { old: None, now: cx.clock.now() };
+    if let Err(problems) = (kind.admit)(&mut object, &admission) {
+        let why: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        return refuse(seen, why.join("; "), cx).await;
+    }
+    let change = json!({
+        "metadata": {
+            "annotations": object["metadata"]["annotations"],
+            "finalizers": object["metadata"]["finalizers"],
+        },
+        "spec": object["spec"],
+        "status": object["status"],
+    });
+    patch(seen, change, "write the defaults", cx).await?;
+    Ok(None)
+}
+
+/// Deletes a pod whose host ports are taken wherever it could go. The next one has others.
+pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+    let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
+    let again = cx.ports().pick_again(&seen.server.object, pod, cx.clock.now());
+    if let Err(at) = again {
+        return Ok(Some(cx.clock.timer(at)));
+    }
+    write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
+    let why = pod.unschedulable().unwrap_or_default();
+    let note = format!("Picking other host ports: {why}");
+    say(seen, cx, SOURCE, Kind::Warning, State::Starting, note);
+    Ok(None)
+}
+
+/// Marks a server whose pod is being deleted, so that no more players are sent to it.
+pub(super) async fn leave(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+    let change = json!({"metadata": {"annotations": {LEAVING_ANNOTATION: "true"}}});
+    patch(seen, change, "mark the game server as leaving", cx).await?;
+    let note = "Pod is being deleted; no more players are sent here".to_owned();
+    say(seen, cx, "health-controller", Kind::Warning, seen.seen.state, note);
+    Ok(None)
+}
+
 /// Makes the pod, with its host ports. Nothing is written to the server yet: it learns of its ports together with its address.
 pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<Again, Error> {
     let server = &seen.server.object;
-    let assigned = cx.ports().assign(server, None);
+    let assigned = {
+        let mut ports = cx.ports();
+        ports.expire(cx.clock.now());
+        ports.assign(server, None)
+    };
     let assigned = match assigned {
         Ok(ports) => ports,
         Err(error) => return refuse(seen, error.to_string(), cx).await,
@@ -42,16 +91,11 @@ pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<Again, E
         }
         Err(error) => match code(&error) {
             Some(409) => adopt(seen, cx).await,
-            Some(403 | 422) => refuse(seen, format!("could not create the pod: {error}"), cx).await,
+            Some(403 | 422) => refuse(seen, words(&error), cx).await,
             _ => {
-                say(
-                    seen,
-                    cx,
-                    SOURCE,
-                    Kind::Warning,
-                    State::Creating,
-                    format!("Pod not created: {error}"),
-                );
+                let name = seen.server.object.metadata.name.as_deref().unwrap_or_default();
+                let note = format!("error creating Pod for GameServer {name}: {}", words(&error));
+                say(seen, cx, SOURCE, Kind::Warning, State::Creating, note);
                 Err(Error::api("create the pod")(error))
             }
         },
@@ -75,6 +119,8 @@ async fn adopt(seen: &Observed, cx: &Context) -> Result<Again, Error> {
     }
     cx.ports().take_over(&seen.server.object, &pod);
     cx.stores.pods.put(pod);
+    let note = "Pod already exists, reused".to_owned();
+    say(seen, cx, SOURCE, Kind::Normal, State::Creating, note);
     Ok(Some(Instant::now() + SOON))
 }
 
@@ -102,7 +148,8 @@ async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<Again, Err
 pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<Again, Error> {
     let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
     write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
-    say(seen, cx, SOURCE, Kind::Normal, seen.seen.state, "Deleting Pod".to_owned());
+    let note = format!("Deleting Pod {}", pod.metadata.name.as_deref().unwrap_or_default());
+    say(seen, cx, SOURCE, Kind::Normal, seen.seen.state, note);
     Ok(None)
 }
 
@@ -137,7 +184,8 @@ pub(super) async fn write(
         return Ok(Some(Instant::now() + SOON));
     }
     let mut change = match to {
-        Some((State::Unhealthy | State::Shutdown, _)) => json!({}),
+        // One that waits for a node may still get other ports.
+        Some((State::Unhealthy | State::Shutdown | State::Starting, _)) => json!({}),
         Some(_) | None => place(seen, cx),
     };
     if let Some((state, _)) = to {
@@ -145,10 +193,24 @@ pub(super) async fn write(
     }
     patch(seen, change, "write the state", cx).await?;
     if let Some((state, because)) = to {
-        let (source, kind, note) = words(because);
-        say(seen, cx, source, kind, state, note.to_owned());
+        record(seen, state, because, cx);
     }
     Ok(None)
+}
+
+/// Says what a move was about, and notes ports that a node turned out not to have.
+fn record(seen: &Observed, state: State, because: Event, cx: &Context) {
+    let (source, kind, note) = said(because);
+    let pod = seen.pod.as_deref().filter(|_| because == Event::PodFailed);
+    if let Some(pod) = pod.filter(|pod| pod.status.reason == "NodePorts") {
+        cx.ports().avoid(&seen.server.object, Some(pod), cx.clock.now());
+    }
+    let why = pod.and_then(Pod::failure);
+    let note = why.map_or_else(|| note.to_owned(), |why| format!("{note}: {why}"));
+    // Why a pod waits is told apart, in the scheduler's words.
+    if because != Event::PodCreated {
+        say(seen, cx, source, kind, state, note);
+    }
 }
 
 /// Gives the ports, and the address where it is known, as a change to the server.
@@ -188,20 +250,28 @@ async fn patch(
     write::patch(&cx.client, &cx.stores.servers, &*seen.server, Part::Whole, change, what).await
 }
 
-const SOURCE: &str = "gameserver-controller";
+pub(super) const SOURCE: &str = "gameserver-controller";
 
 /// Who says what about an event.
-fn words(event: Event) -> (&'static str, Kind, &'static str) {
+fn said(event: Event) -> (&'static str, Kind, &'static str) {
     match event {
         Event::PodFailed => ("health-controller", Kind::Warning, "Issue with Gameserver pod"),
+        Event::PodEndedEarly => (
+            "health-controller",
+            Kind::Warning,
+            "Issue with Gameserver pod: it ended before the game server was ready",
+        ),
+        Event::PodLeaves => {
+            ("health-controller", Kind::Warning, "Issue with Gameserver pod: it is being deleted")
+        }
         Event::PodLost => ("missing-pod-controller", Kind::Warning, "Pod is missing"),
         Event::Moved => ("migration-controller", Kind::Warning, "Node migration occurred"),
-        Event::PodSucceeded => ("succeeded-controller", Kind::Normal, "Pod succeeded"),
+        Event::PodSucceeded => ("succeeded-controller", Kind::Normal, "Pod is in Succeeded state"),
         Event::PodScheduled => (SOURCE, Kind::Normal, "Address and port populated"),
         Event::ReadyConfirmed => (SOURCE, Kind::Normal, "SDK.Ready() complete"),
         Event::DevAddressKnown => (SOURCE, Kind::Normal, "Real GameServer is in development"),
-        Event::PodCreated => (SOURCE, Kind::Normal, "Pod waits for a node"),
-        Event::PortsAllocated
+        Event::PodCreated
+        | Event::PortsAllocated
         | Event::PodRefused
         | Event::SdkReady
         | Event::SdkAllocate

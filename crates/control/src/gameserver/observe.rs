@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServerStatus};
+use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServer, GameServerStatus};
 use decide::gameserver::{self, Place, Seen};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
 use crate::pod::Pod;
 use crate::stores::{Host, Server, Stores};
-use crate::{Key, store};
+use crate::{Key, ports, store};
 
 /// A game server with what belongs to it.
 pub(super) struct Observed {
@@ -43,12 +44,15 @@ pub(super) fn server(key: &Key, stores: &Stores) -> Option<Observed> {
         state: server.view.state,
         is_marked: meta.deletion_timestamp.is_some(),
         is_held: finalizers.iter().any(|name| name == FINALIZER || name == LEGACY_FINALIZER),
+        is_bare: server.is_bare,
+        is_in_set: is_in_set(meta),
+        is_leaving: server.view.is_leaving,
         is_dev: dev_address(&server).is_some(),
         is_placed: !status.node_name.is_empty(),
         pod: pod.as_ref().map(|pod| gameserver::Pod {
             health: pod.health(),
             is_marked: pod.metadata.deletion_timestamp.is_some(),
-            place: place(pod, node.as_deref(), &status),
+            place: place(pod, node.as_deref(), &server.object, &status),
         }),
     };
     Some(Observed { server, pod, node, seen })
@@ -57,9 +61,19 @@ pub(super) fn server(key: &Key, stores: &Stores) -> Option<Observed> {
 /// The finalizer of Agones before 1.40, which is taken away as well.
 pub(super) const LEGACY_FINALIZER: &str = "agones.dev";
 
-fn place(pod: &Pod, node: Option<&Host>, status: &GameServerStatus) -> Place {
+/// Whether a set made it.
+fn is_in_set(meta: &ObjectMeta) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind == "GameServerSet")
+}
+
+fn place(pod: &Pod, node: Option<&Host>, server: &GameServer, status: &GameServerStatus) -> Place {
     let Some(name) = pod.spec.node_name.as_deref() else {
-        return if pod.is_unschedulable() { Place::Unschedulable } else { Place::Nowhere };
+        return match pod.unschedulable() {
+            None => Place::Nowhere,
+            Some(_) if pod.lacks_ports() && ports::can_change(server, pod) => Place::PortsTaken,
+            Some(_) => Place::Unschedulable,
+        };
     };
     let Some(node) = node.filter(|node| node.metadata.deletion_timestamp.is_none()) else {
         return Place::Unknown;

@@ -221,10 +221,11 @@ fn sidecar(server: &GameServer, settings: &Settings) -> Value {
             {"name": "LOG_LEVEL", "value": level},
             {"name": "REQUESTS_RATE_LIMIT", "value": settings.sidecar.requests_rate_limit},
         ],
+        // A kubelet goes on probing beside a container that has just ended with its pod, and warns of it: seldom enough here.
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": 8080},
             "initialDelaySeconds": 3,
-            "periodSeconds": 3,
+            "periodSeconds": 60,
         },
         "securityContext": {
             "allowPrivilegeEscalation": false,

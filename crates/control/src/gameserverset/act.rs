@@ -1,11 +1,11 @@
 //! Makes and shuts down the game servers of a set, and marks those that are too many.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::agones::{
-    AllocationOverflow, FLEET_LABEL, GAME_SERVER_SET_LABEL, GameServer, GameServerSet,
+    AllocationOverflow, FAILED_BEFORE_ANNOTATION, FLEET_LABEL, GAME_SERVER_SET_LABEL, GameServer,
+    GameServerSet,
 };
 use decide::fleet::ServerSet;
 use decide::gameserver::{self, Event, Occupancy, Texts};
@@ -20,17 +20,25 @@ use crate::events::Kind;
 use crate::write::{self, Part};
 use crate::{Error, Key};
 
-const SOURCE: &str = "gameserverset-controller";
+pub(super) const SOURCE: &str = "gameserverset-controller";
 
-/// Makes `count` game servers.
-pub(super) async fn create(set: &GameServerSet, count: u32, cx: &Context) -> Result<(), Error> {
+/// Makes `count` game servers. The first of them take the place of some that failed: `failed_before` says how many in a row.
+pub(super) async fn create(
+    set: &GameServerSet,
+    count: u32,
+    failed_before: &[u32],
+    cx: &Context,
+) -> Result<(), Error> {
     if count == 0 {
         return Ok(());
     }
-    let Some(server) = from_template(set) else { return Ok(()) };
+    let Some(server) = &from_template(set) else { return Ok(()) };
     let servers: Api<GameServer> = write::api(&cx.client, &Key::of(&set.metadata));
-    each(0..count, cx, |_| async {
-        let made = servers.create(&PostParams::default(), &server).await;
+    let servers = &servers;
+    each(0..count as usize, cx, |index| async move {
+        let failed = failed_before.get(index).copied().unwrap_or_default();
+        let server = &with_failures(server, failed);
+        let made = servers.create(&PostParams::default(), &**server).await;
         let made = made.map_err(Error::api("create a game server"))?;
         let name = made.metadata.name.clone().unwrap_or_default();
         cx.stores.servers.put(made);
@@ -39,6 +47,17 @@ pub(super) async fn create(set: &GameServerSet, count: u32, cx: &Context) -> Res
         Ok(())
     })
     .await
+}
+
+/// Notes how many in a row failed before this one, where any did.
+fn with_failures(server: &GameServer, failed: u32) -> Cow<'_, GameServer> {
+    if failed == 0 {
+        return Cow::Borrowed(server);
+    }
+    let mut server = server.clone();
+    let annotations = server.metadata.annotations.get_or_insert_default();
+    annotations.insert(FAILED_BEFORE_ANNOTATION.to_owned(), failed.to_string());
+    Cow::Owned(server)
 }
 
 /// Describes a new game server of the set; nothing for a set that is not stored.

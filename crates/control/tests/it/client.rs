@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 /// Gives a client that dies with its `life`-th request: it is sent or not, and nobody hears of it again.
@@ -73,6 +73,36 @@ pub(crate) fn admitted(client: Client) -> Client {
             (api::find(None, kind).unwrap().admit)(&mut object, &admission).unwrap();
             let body = Body::from(serde_json::to_vec(&object).unwrap());
             client.send(Request::from_parts(parts, body)).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Gives a client on an engine that admits, whose new game servers are stored as if nothing had admitted them: a cluster without webhooks.
+pub(crate) fn unadmitted(client: Client) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let is_new =
+                request.method() == Method::POST && plural(request.uri().path()) == "gameservers";
+            let path = request.uri().path().to_owned();
+            let answer = client.send(request).await?;
+            if !is_new || !answer.status().is_success() {
+                return Ok::<_, kube::Error>(answer);
+            }
+            let made = answer.into_body().collect().await?.to_bytes();
+            let made: Value = serde_json::from_slice(&made).unwrap();
+            let name = made["metadata"]["name"].as_str().unwrap();
+            let bare = json!({
+                "metadata": {"finalizers": null},
+                "spec": {"health": {"periodSeconds": null}, "sdkServer": null, "eviction": null},
+                "status": null,
+            });
+            let request = Request::patch(format!("{path}/{name}"))
+                .header("content-type", "application/merge-patch+json")
+                .body(Body::from(serde_json::to_vec(&bare).unwrap()))
+                .unwrap();
+            client.send(request).await
         }
     });
     Client::new(service, "default")

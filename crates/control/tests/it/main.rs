@@ -10,4 +10,5 @@ mod lease;
 mod servers;
 mod standin;
 mod suite;
+mod trouble;
 mod writes;

@@ -2,6 +2,7 @@
 
 use api::agones::GameServer;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::Api;
 use serde_json::json;
 
@@ -57,6 +58,63 @@ pub(crate) async fn a_server_whose_pod_ends_well_goes(cluster: &mut Cluster) {
     let pods: Api<Pod> = cluster.api();
     standin::status(&pods, "a", json!({"phase": "Succeeded"})).await;
     cluster.until("a is gone", async || cluster.servers().await.is_empty()).await;
+}
+
+pub(crate) async fn an_unhealthy_server_stays_so_when_its_pod_then_ends_well(
+    cluster: &mut Cluster,
+) {
+    ready(cluster, &["given-up", "well"]).await;
+    let unhealthy = json!({"status": {"state": "Unhealthy"}});
+    cluster.patch::<GameServer>("given-up", unhealthy).await;
+    let pods: Api<Pod> = cluster.api();
+    standin::status(&pods, "given-up", json!({"phase": "Succeeded"})).await;
+    standin::status(&pods, "well", json!({"phase": "Succeeded"})).await;
+    cluster.until("the other is gone", async || cluster.servers().await.len() == 1).await;
+    let left = cluster.servers().await.remove(0);
+    assert_eq!((left.name_any().as_str(), state_of(&left)), ("given-up", "Unhealthy"));
+    assert!(left.metadata.deletion_timestamp.is_none());
+}
+
+pub(crate) async fn nobody_is_sent_to_a_server_whose_pod_is_being_deleted(cluster: &mut Cluster) {
+    ready(cluster, &["free", "used"]).await;
+    standin::allocate(&cluster.client, &cluster.namespace, "used").await;
+    let held = json!({"metadata": {"finalizers": ["plimsoll.dev/test"]}});
+    for name in ["free", "used"] {
+        cluster.patch::<Pod>(name, held.clone()).await;
+        cluster.delete::<Pod>(name).await;
+    }
+    cluster
+        .until("one is Unhealthy and the other leaves", async || {
+            let used = cluster.api::<GameServer>().get("used").await.unwrap();
+            let is_leaving = used.annotations().contains_key("plimsoll.dev/leaving");
+            let state = state_of(&used);
+            assert_eq!(state, "Allocated", "it keeps its players while its pod is there");
+            cluster.in_state("Unhealthy").await.len() == 1 && is_leaving
+        })
+        .await;
+    for name in ["free", "used"] {
+        cluster.patch::<Pod>(name, json!({"metadata": {"finalizers": null}})).await;
+    }
+    cluster
+        .until("both are Unhealthy", async || cluster.in_state("Unhealthy").await.len() == 2)
+        .await;
+}
+
+pub(crate) async fn a_server_whose_port_a_stranger_has_gets_another(cluster: &mut Cluster) {
+    for (index, node) in cluster.nodes.clone().iter().enumerate() {
+        let port = json!({"containerPort": 1, "hostPort": 7000, "protocol": "UDP"});
+        let container = json!({"name": "c", "image": "stranger:1", "ports": [port]});
+        cluster
+            .create::<Pod>(json!({
+                "metadata": {"name": format!("stranger-{index}")},
+                "spec": {"nodeName": node, "containers": [container]},
+            }))
+            .await;
+    }
+    cluster.create::<GameServer>(server("a")).await;
+    cluster.until("it is Ready", async || cluster.in_state("Ready").await.len() == 1).await;
+    let status = cluster.servers().await.remove(0).status.unwrap();
+    assert_ne!(status.ports.unwrap()[0].port, 7000);
 }
 
 pub(crate) async fn a_server_in_development_is_ready_at_its_address_without_a_pod(

@@ -14,7 +14,10 @@ impl Selector {
 
     /// Whether a request in `namespace` may have the server by this selector.
     pub fn takes(&self, namespace: &str, server: &GameServer) -> bool {
-        self.matches(server) && *server.namespace == *namespace && !server.is_being_deleted()
+        self.matches(server)
+            && *server.namespace == *namespace
+            && !server.is_being_deleted()
+            && !server.is_leaving
     }
 
     /// Whether the counters and lists are there and within their bounds.
@@ -90,6 +93,8 @@ mod tests {
         }
         one = GameServer { has_deletion_mark: true, ..server() };
         assert!(!Selector::default().takes("default", &one), "what goes is not given out");
+        one = GameServer { is_leaving: true, ..server() };
+        assert!(!Selector::default().takes("default", &one), "nor what is about to");
     }
 
     #[test]

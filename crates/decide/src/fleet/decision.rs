@@ -176,6 +176,13 @@ pub enum Reason {
         /// The maximum.
         max: i64,
     },
+    /// One server has more than the policy's maximum, and one is allowed all the same.
+    OneServer {
+        /// What one server has.
+        capacity: i64,
+        /// The maximum.
+        max: i64,
+    },
     /// Servers that are Allocated or Reserved hold the size up.
     InUse {
         /// How many there are.
@@ -232,6 +239,7 @@ impl crate::Reason for Reason {
             Self::BufferAmple { .. } => "BufferAmple",
             Self::AtMinimum { .. } => "AtMinimum",
             Self::AtMaximum { .. } => "AtMaximum",
+            Self::OneServer { .. } => "OneServer",
             Self::InUse { .. } => "InUse",
             Self::NothingAllocated => "NothingAllocated",
             Self::Replied { .. } => "Replied",
@@ -253,6 +261,9 @@ impl fmt::Display for Reason {
             Self::BufferKept { spare } => write!(f, "{spare} spare, as wanted"),
             Self::AtMinimum { asked, min } => write!(f, "asked for {asked}, the minimum is {min}"),
             Self::AtMaximum { asked, max } => write!(f, "asked for {asked}, the maximum is {max}"),
+            Self::OneServer { capacity, max } => {
+                write!(f, "one server has {capacity}, the maximum is {max}: one is allowed")
+            }
             Self::InUse { servers } => write!(f, "{servers} servers are Allocated or Reserved"),
             Self::NothingAllocated => f.write_str("nothing is allocated to take a percentage of"),
             Self::Replied { policy } => write!(f, "the {} gave the size", called(policy)),

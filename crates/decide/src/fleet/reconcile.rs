@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Mode, Scheduling, deletion_order};
+use super::{Mode, Scheduling, backoff, deletion_order};
 use crate::gameserver::{GameServer, Occupancy, Priority, State};
 
 /// A GameServerSet, as far as its size is concerned.
@@ -39,12 +39,27 @@ pub struct Limits {
 pub struct Reconciliation {
     /// How many servers to create.
     pub create: u32,
+    /// For the first of them, how many in a row failed before it took their place. The others replace nothing that failed.
+    pub failed_before: Vec<u32>,
     /// The names of the servers to tell to shut down, in order.
     pub delete: Vec<Arc<str>>,
+    /// The servers that failed and are kept for a while, with a replacement to follow.
+    pub kept: Vec<Kept>,
     /// Whether a limit left something for another pass, to follow at once.
     pub is_partial: bool,
     /// The moment at which time alone could change the answer.
     pub wake_at: Option<Timestamp>,
+}
+
+/// A server that failed soon after it was made, like others before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How many in a row have failed, with this one.
+    pub failures: u32,
+    /// The moment at which it is replaced.
+    pub until: Timestamp,
 }
 
 impl Limits {
@@ -68,9 +83,13 @@ const ERROR_KEPT_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether a server is lost: its set deletes it and makes another.
 pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
+    let is_due = || backoff::kept_until(server) <= now;
     match server.state {
-        State::Unhealthy => true,
-        State::Error => server.errored_at.is_none_or(|at| now.duration_since(at) >= ERROR_KEPT_FOR),
+        State::Unhealthy => is_due(),
+        State::Error => {
+            let is_old = |at: Timestamp| now.duration_since(at) >= ERROR_KEPT_FOR;
+            server.errored_at.is_none_or(is_old) && is_due()
+        }
         State::PortAllocation
         | State::Creating
         | State::Starting
@@ -108,25 +127,68 @@ pub fn reconcile(
         excess = excess.saturating_sub(lost.len());
     }
     let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, nodes);
+    let most = limits.deletions as usize;
+    let mut is_partial = lost.len().saturating_add(excess) > most;
+    let lost: Vec<&GameServer> = order(lost).take(most).collect();
+    let (wake_at, waiting) = (wake_at(&candidates, now), kept_ones(&candidates, now));
     // Most passes remove nothing, and then the order is of no interest.
     let candidates = if excess == 0 { Vec::new() } else { candidates };
-    let surplus = order(candidates).take(excess);
-    let all = order(lost).chain(surplus).map(|s| Arc::clone(&s.name));
-    let mut delete: Vec<Arc<str>> = all.collect();
-    let most = limits.deletions as usize;
-    let mut is_partial = delete.len() > most;
-    delete.truncate(most);
-
-    let kept_for_now = servers.iter().map(Borrow::borrow).filter(|s| s.state == State::Error);
-    let ends = kept_for_now.filter_map(|s| s.errored_at?.checked_add(ERROR_KEPT_FOR).ok());
-    let wake_at = ends.filter(|at| *at > now).min();
+    let (failed, well): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|s| s.state == State::Unhealthy);
+    let surplus = order(failed).chain(order(well)).take(excess);
+    let all = lost.iter().copied().chain(surplus).take(most);
+    let delete: Vec<Arc<str>> = all.map(|s| Arc::clone(&s.name)).collect();
 
     let lacking = if set.has_deletion_mark { 0 } else { target.saturating_sub(up) };
     let room = (limits.pending as usize).saturating_sub(pending);
     let create = lacking.min(limits.creations as usize).min(room);
     is_partial |= create < lacking;
+    let failed_before = replaced(&lost, create, now);
     let create = u32::try_from(create).unwrap_or(u32::MAX);
-    Reconciliation { create, delete, is_partial, wake_at }
+    let kept = if excess == 0 { waiting } else { Vec::new() };
+    Reconciliation { create, failed_before, delete, kept, is_partial, wake_at }
+}
+
+/// Says for each server that takes the place of one that failed young how many failed before it. The worst come first, so that none is
+/// forgotten where fewer are made than went.
+fn replaced(lost: &[&GameServer], create: usize, now: Timestamp) -> Vec<u32> {
+    let mut failures: Vec<u32> = lost.iter().map(|s| backoff::failures(s, now)).collect();
+    failures.sort_unstable_by(|a, b| b.cmp(a));
+    failures.truncate(create);
+    failures
+}
+
+/// Lists the servers that failed and are not replaced yet.
+fn kept_ones(candidates: &[&GameServer], now: Timestamp) -> Vec<Kept> {
+    let failed = candidates.iter().filter(|s| s.state == State::Unhealthy);
+    let kept = failed.map(|s| Kept {
+        name: Arc::clone(&s.name),
+        failures: backoff::failures(s, now),
+        until: backoff::kept_until(s),
+    });
+    kept.collect()
+}
+
+/// Finds the moment at which the first of those that are kept for now is written off.
+fn wake_at(candidates: &[&GameServer], now: Timestamp) -> Option<Timestamp> {
+    let end = |s: &&GameServer| match s.state {
+        State::Unhealthy => Some(backoff::kept_until(s)),
+        State::Error => {
+            let seen = s.errored_at?.checked_add(ERROR_KEPT_FOR).ok()?;
+            Some(seen.max(backoff::kept_until(s)))
+        }
+        State::PortAllocation
+        | State::Creating
+        | State::Starting
+        | State::Scheduled
+        | State::RequestReady
+        | State::Ready
+        | State::Allocated
+        | State::Reserved
+        | State::Shutdown
+        | State::Unknown => None,
+    };
+    candidates.iter().filter_map(end).filter(|at| *at > now).min()
 }
 
 #[cfg(test)]
@@ -201,6 +263,33 @@ mod tests {
         let set = set(4, Mode::Repaired);
         let pass = reconcile(&set, &servers, &Occupancy::default(), Limits::WHOLE, NOW);
         assert_eq!(pass.wake_at, Some(NOW + SignedDuration::from_secs(1)), "then `new` is old");
+    }
+
+    #[test]
+    fn a_server_that_failed_young_like_others_before_it_is_kept_and_replaced_later() {
+        let young = |name: &str, seconds_ago: i64, failed_before: u32| {
+            let mut server = server(name, State::Unhealthy);
+            server.created_at = NOW - SignedDuration::from_secs(seconds_ago);
+            server.failed_before = failed_before;
+            server
+        };
+        let servers = [young("first", 1, 0), young("third", 3, 2), young("late", 20, 3)];
+        let wanted = set(3, Mode::Repaired);
+        let pass = reconcile(&wanted, &servers, &Occupancy::default(), Limits::WHOLE, NOW);
+        assert_eq!((pass.create, pass.delete.join(" ").as_str()), (2, "first late"));
+        assert_eq!(pass.failed_before, [4, 1]);
+        let until = NOW + SignedDuration::from_secs(7);
+        assert_eq!(pass.kept, [Kept { name: "third".into(), failures: 3, until }]);
+        assert_eq!(pass.wake_at, Some(until));
+    }
+
+    #[test]
+    fn what_failed_goes_first_when_there_are_too_many() {
+        let mut failed = server("z", State::Unhealthy);
+        (failed.created_at, failed.failed_before) = (NOW, 3);
+        let servers = [server("a", State::Ready), server("b", State::Ready), failed];
+        assert_eq!(pass(&set(2, Mode::Repaired), &servers), (0, "z".into(), false));
+        assert_eq!(pass(&set(5, Mode::Repaired), &servers), (2, String::new(), false));
     }
 
     #[test]

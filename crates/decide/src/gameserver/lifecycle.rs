@@ -29,6 +29,10 @@ pub enum Event {
     SdkShutdown,
     /// Its pod ended of its own accord.
     PodSucceeded,
+    /// Its pod ended of its own accord before it was ever Ready, and its set would make another just like it.
+    PodEndedEarly,
+    /// Its pod is being deleted, and not by us.
+    PodLeaves,
     /// Its set has no use for it any more.
     SetDeletes,
     /// Its process stopped answering.
@@ -63,11 +67,19 @@ impl State {
             Event::SdkShutdown => self.by_sdk(Self::Shutdown)?,
             Event::SdkUnhealthy => self.by_sdk(Self::Unhealthy)?,
             Event::Allocated if matches!(self, Self::Ready | Self::Allocated) => Self::Allocated,
-            Event::PodSucceeded | Event::SetDeletes => Self::Shutdown,
-            Event::PodFailed if !self.is_terminal() => Self::Unhealthy,
+            Event::SetDeletes => Self::Shutdown,
+            Event::PodSucceeded if !self.is_terminal() => Self::Shutdown,
+            Event::PodFailed | Event::PodEndedEarly if !self.is_terminal() => Self::Unhealthy,
+            Event::PodLeaves if self.misses_pod() && !self.is_in_use() => Self::Unhealthy,
             Event::PodLost if self.misses_pod() => Self::Unhealthy,
             Event::Moved if self.misses_pod() && !self.is_before_ready() => Self::Unhealthy,
-            Event::Allocated | Event::PodFailed | Event::PodLost | Event::Moved => return None,
+            Event::Allocated
+            | Event::PodSucceeded
+            | Event::PodFailed
+            | Event::PodEndedEarly
+            | Event::PodLeaves
+            | Event::PodLost
+            | Event::Moved => return None,
         };
         (next != self || self == Self::Allocated).then_some(next)
     }
@@ -159,6 +171,19 @@ mod tests {
         let lost = moves(Event::PodFailed);
         assert_eq!(lost.len(), State::NAMED.len() - 3);
         assert!(lost.iter().all(|(from, to)| !from.is_terminal() && *to == Unhealthy));
+    }
+
+    #[test]
+    fn a_server_that_was_given_up_stays_so_when_its_pod_then_ends_well() {
+        let ended = moves(Event::PodSucceeded);
+        assert_eq!(ended.len(), State::NAMED.len() - 3);
+        assert!(ended.iter().all(|(from, to)| !from.is_terminal() && *to == Shutdown));
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_takes_servers_with_it_that_nobody_is_on() {
+        let lost: Vec<State> = moves(Event::PodLeaves).into_iter().map(|(from, _)| from).collect();
+        assert_eq!(lost, [Scheduled, RequestReady, Ready]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Ports {
     maps: Vec<BTreeSet<u16>>,
     /// What each server has, by its uid.
     held: BTreeMap<Arc<str>, Held>,
+    /// The ports that something else was found to have.
+    avoided: BTreeSet<u16>,
     /// Where the search goes on, so that a port just given back is not given out at once.
     next: u16,
 }
@@ -57,8 +59,8 @@ impl Ports {
             std::cmp::Reverse(group.iter().map(|h| h.ports.len()).sum::<usize>())
         });
         let next = *range.start();
-        let mut ports =
-            Self { range, maps: vec![BTreeSet::new(); groups.len()], held: BTreeMap::new(), next };
+        let (maps, held) = (vec![BTreeSet::new(); groups.len()], BTreeMap::new());
+        let mut ports = Self { range, maps, held, avoided: BTreeSet::new(), next };
         for (map, group) in groups.into_iter().enumerate() {
             group.into_iter().for_each(|holder| ports.hold(map, holder));
         }
@@ -77,10 +79,19 @@ impl Ports {
             return None;
         }
         let has_room = |map: &BTreeSet<u16>| size - map.len() >= count;
-        let map = self.maps.iter().position(has_room).unwrap_or_else(|| self.open());
+        let avoids = |map: &BTreeSet<u16>| size - map.union(&self.avoided).count() >= count;
+        let mut found = self.maps.iter().position(has_room);
+        if !self.avoided.is_empty() {
+            // Rather another node than a port that something else has, and rather that than none.
+            found = self.maps.iter().position(avoids).or(found);
+        }
+        let map = found.unwrap_or_else(|| self.open());
         let used = &self.maps[map];
         let from_here = (self.next..=*self.range.end()).chain(*self.range.start()..self.next);
-        let ports: Vec<u16> = from_here.filter(|port| !used.contains(port)).take(count).collect();
+        let free = from_here.filter(|port| !used.contains(port));
+        let good = free.clone().filter(|port| !self.avoided.contains(port));
+        let avoided = free.filter(|port| self.avoided.contains(port));
+        let ports: Vec<u16> = good.chain(avoided).take(count).collect();
         if let Some(last) = ports.last() {
             self.next = if last == self.range.end() { *self.range.start() } else { last + 1 };
         }
@@ -95,6 +106,16 @@ impl Ports {
         let is_free = |map: &BTreeSet<u16>| holder.ports.iter().all(|port| !map.contains(port));
         let map = self.maps.iter().position(is_free).unwrap_or_else(|| self.open());
         self.hold(map, holder);
+    }
+
+    /// Passes ports over, as long as there are others: something that is not ours has them.
+    pub fn avoid(&mut self, ports: &[u16]) {
+        self.avoided.extend(ports.iter().filter(|port| self.range.contains(port)));
+    }
+
+    /// Gives ports out again that were passed over.
+    pub fn allow(&mut self, ports: &[u16]) {
+        self.avoided.retain(|port| !ports.contains(port));
     }
 
     /// Takes back what a server has. Taking back twice does no harm.
@@ -172,6 +193,21 @@ mod tests {
         ports.take_over(&Holder { uid: uid(0), node: None, ports: vec![7002] });
         let others: Vec<_> = (1..3).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
         assert_eq!(others, [7001, 7000]);
+    }
+
+    #[test]
+    fn ports_that_something_else_has_are_passed_over_while_there_are_others() {
+        let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
+        ports.avoid(&[7000, 9000]);
+        let first: Vec<_> = (0..2).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
+        assert_eq!(first, [7001, 7002]);
+        assert_eq!(ports.allocate(&uid(2), 1), Some(vec![7000]), "rather that than none");
+        ports.release("uid-2");
+        ports.avoid(&[7001]);
+        ports.allow(&[7000]);
+        assert_eq!(ports.allocate(&uid(3), 1), Some(vec![7000]));
+        ports.release("uid-0");
+        assert_eq!(ports.allocate(&uid(4), 1), Some(vec![7001]), "no other is free");
     }
 
     proptest! {

@@ -90,6 +90,11 @@ impl State {
         matches!(self, Self::Ready | Self::Reserved | Self::Allocated)
     }
 
+    /// Whether somebody counts on this very server: players are on it, or it is held for them.
+    pub fn is_in_use(self) -> bool {
+        matches!(self, Self::Allocated | Self::Reserved)
+    }
+
     /// Whether only a set or a person can move the server on.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Shutdown | Self::Error | Self::Unhealthy)

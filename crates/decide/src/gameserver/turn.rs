@@ -11,6 +11,12 @@ pub struct Seen {
     pub is_marked: bool,
     /// Whether it has our finalizer.
     pub is_held: bool,
+    /// Whether it was stored without its defaults: nothing admitted it.
+    pub is_bare: bool,
+    /// Whether a set made it, and would make another.
+    pub is_in_set: bool,
+    /// Whether it is marked as one that gets no more players.
+    pub is_leaving: bool,
     /// Whether it runs on a developer's machine, without a pod.
     pub is_dev: bool,
     /// Whether its address is written.
@@ -48,6 +54,8 @@ pub enum Place {
     Nowhere,
     /// There is no node for it now.
     Unschedulable,
+    /// There is no node where its host ports are free, and other ports can be picked for it.
+    PortsTaken,
     /// On a node that is not known, or has no address, or is going.
     Unknown,
     /// On a node whose address is known. If the server has an address, this is it.
@@ -61,8 +69,14 @@ pub enum Place {
 pub enum Need {
     /// Nothing, until something changes.
     Nothing,
+    /// Write the defaults that admission would have written.
+    Begin,
     /// Make its pod, with its ports.
     CreatePod,
+    /// Delete its pod, and pick other ports for the next.
+    OtherPorts,
+    /// Mark it as one that gets no more players.
+    Leave,
     /// Delete its pod.
     DeletePod,
     /// Delete the server itself.
@@ -85,6 +99,9 @@ pub fn next(seen: &Seen) -> Need {
     if seen.is_marked {
         return leave(seen);
     }
+    if seen.is_bare {
+        return Need::Begin;
+    }
     if seen.state == State::Shutdown {
         return Need::Delete;
     }
@@ -99,10 +116,13 @@ pub fn next(seen: &Seen) -> Need {
         };
     };
     match pod.health {
+        // A set would replace it at once, by one that ends at once: it is kept and replaced as what failed is.
+        PodHealth::Succeeded if seen.is_in_set && seen.state.is_before_ready() => {
+            first(seen.state, &[Event::PodEndedEarly])
+        }
         PodHealth::Succeeded => first(seen.state, &[Event::PodSucceeded]),
         PodHealth::Failed => first(seen.state, &[Event::PodFailed]),
-        // Its end is waited for: then it is missing.
-        PodHealth::Well if pod.is_marked => Need::Nothing,
+        PodHealth::Well if pod.is_marked => part(seen),
         PodHealth::Well => settle(seen, pod.place),
     }
 }
@@ -117,11 +137,23 @@ fn leave(seen: &Seen) -> Need {
     }
 }
 
+/// The pod is being deleted. Nobody is sent to its server any more; one with players is left to them until the pod is gone, and is missing it then.
+fn part(seen: &Seen) -> Need {
+    if seen.state.is_in_use() && !seen.is_leaving {
+        return Need::Leave;
+    }
+    first(seen.state, &[Event::PodLeaves])
+}
+
 /// What follows from where the pod is.
 fn settle(seen: &Seen, place: Place) -> Need {
     match place {
         Place::Nowhere | Place::Unknown => Need::Nothing,
         Place::Unschedulable => first(seen.state, &[Event::PodCreated]),
+        Place::PortsTaken => match first(seen.state, &[Event::PodCreated]) {
+            Need::Nothing if seen.state.is_before_pod() => Need::OtherPorts,
+            need => need,
+        },
         Place::Here | Place::Elsewhere if !seen.is_placed => {
             let moved = first(seen.state, &[Event::PodScheduled, Event::ReadyConfirmed]);
             // A process may say that it is in use before its address was written.
@@ -147,7 +179,17 @@ mod tests {
     use super::*;
 
     fn server(state: State, pod: Option<Pod>) -> Seen {
-        Seen { state, is_marked: false, is_held: true, is_dev: false, is_placed: false, pod }
+        Seen {
+            state,
+            is_marked: false,
+            is_held: true,
+            is_bare: false,
+            is_in_set: false,
+            is_leaving: false,
+            is_dev: false,
+            is_placed: false,
+            pod,
+        }
     }
 
     fn pod(place: Place) -> Option<Pod> {
@@ -199,6 +241,58 @@ mod tests {
         let ended = Pod { health: PodHealth::Succeeded, is_marked: false, place: Place::Here };
         let need = next(&server(State::Ready, Some(ended)));
         assert_eq!(need, moved(State::Shutdown, Event::PodSucceeded));
+    }
+
+    #[test]
+    fn a_pod_that_ended_before_its_server_was_ready_is_a_failure_in_a_set() {
+        let ended = Pod { health: PodHealth::Succeeded, is_marked: false, place: Place::Here };
+        for (is_in_set, state, need) in [
+            (true, State::Scheduled, moved(State::Unhealthy, Event::PodEndedEarly)),
+            (true, State::Ready, moved(State::Shutdown, Event::PodSucceeded)),
+            (true, State::Allocated, moved(State::Shutdown, Event::PodSucceeded)),
+            (false, State::Scheduled, moved(State::Shutdown, Event::PodSucceeded)),
+            (false, State::Unhealthy, Need::Nothing),
+            (true, State::Unhealthy, Need::Nothing),
+        ] {
+            let mut server = server(state, Some(ended));
+            server.is_in_set = is_in_set;
+            assert_eq!(next(&server), need, "{state} {is_in_set}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_sent_to_a_server_whose_pod_is_being_deleted() {
+        let going = Pod { health: PodHealth::Well, is_marked: true, place: Place::Here };
+        for state in [State::Scheduled, State::RequestReady, State::Ready] {
+            let need = next(&server(state, Some(going)));
+            assert_eq!(need, moved(State::Unhealthy, Event::PodLeaves), "{state}");
+        }
+        for state in [State::Allocated, State::Reserved] {
+            let mut server = server(state, Some(going));
+            assert_eq!(next(&server), Need::Leave, "{state}: it keeps its players");
+            server.is_leaving = true;
+            assert_eq!(next(&server), Need::Nothing, "{state}");
+        }
+        for state in [State::PortAllocation, State::Starting, State::Unhealthy] {
+            assert_eq!(next(&server(state, Some(going))), Need::Nothing, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_server_whose_ports_are_taken_everywhere_says_that_it_waits_and_gets_others() {
+        let mut waits = server(State::PortAllocation, pod(Place::PortsTaken));
+        assert_eq!(next(&waits), moved(State::Starting, Event::PodCreated));
+        waits.state = State::Starting;
+        assert_eq!(next(&waits), Need::OtherPorts);
+    }
+
+    #[test]
+    fn a_server_that_nothing_admitted_gets_its_defaults_first() {
+        let mut bare = server(State::PortAllocation, None);
+        bare.is_bare = true;
+        assert_eq!(next(&bare), Need::Begin);
+        bare.is_marked = true;
+        assert_eq!(next(&bare), Need::LetGo, "one that goes needs none");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod access;
 mod allocations;
 mod certificate;
 mod games;
+mod uninstall;
 mod webhooks;
 mod workload;
 
@@ -29,6 +30,10 @@ const CLIENT: &str = "plimsoll-allocator-client";
 
 pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
+    if args.uninstall {
+        write!(out, "{}", uninstall::script(&manifests(args)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for object in manifests(args)? {
         writeln!(out, "---\n{}", serde_saphyr::to_string(&object)?.trim_end())?;
     }
@@ -46,10 +51,11 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
         all.push(serde_json::to_value(crd())?);
     }
     all.extend(access::controllers(namespace));
-    all.extend(access::aggregated(namespace));
+    all.push(access::aggregated(namespace));
     all.extend(games::cluster());
     for game in &args.game_namespaces {
         all.extend(games::in_namespace(game));
+        all.extend(access::other_clusters(&args.cluster_secrets, game, namespace));
         all.push(authority.caller(game)?.secret(CLIENT, game));
     }
     all.push(authority.server(NAME, namespace)?.secret(TLS, namespace));
@@ -85,6 +91,45 @@ mod tests {
         };
         let all = manifests(&args).unwrap();
         all.into_iter().find(|object| object["kind"] == "Deployment").unwrap()
+    }
+
+    fn rules(all: &[Value]) -> Vec<&Value> {
+        let is_role = |object: &&Value| object["kind"] == "ClusterRole" || object["kind"] == "Role";
+        let rules = all.iter().filter(is_role).flat_map(|role| role["rules"].as_array());
+        rules.flatten().collect()
+    }
+
+    #[test]
+    fn no_right_reaches_further_than_what_it_is_for() {
+        let flags = ["plimsoll", "install", "--cluster-secret=to-other"];
+        let Command::Install(args) = Args::parse_from(flags).command else {
+            panic!("expected `install`");
+        };
+        let all = manifests(&args).unwrap();
+        for rule in rules(&all) {
+            let has = |list: &str, word: &str| {
+                rule[list].as_array().unwrap().iter().any(|value| value == word)
+            };
+            assert!(!has("verbs", "*") && !has("resources", "*"), "{rule}");
+            assert!(!has("verbs", "deletecollection"), "{rule}");
+            if has("resources", "secrets") {
+                assert_eq!(rule["resourceNames"], json!(["to-other"]), "{rule}");
+            }
+            if has("resources", "leases") && !has("verbs", "create") {
+                let name = control::Lease::new("ns", "id").name;
+                assert_eq!(rule["resourceNames"], json!([name]), "{rule}");
+            }
+        }
+        let cluster_wide = all.iter().filter(|object| object["kind"] == "ClusterRole");
+        for role in cluster_wide.map(ToString::to_string) {
+            assert!(!role.contains("secrets") && !role.contains("leases"), "{role}");
+        }
+        let Command::Install(args) = Args::parse_from(["plimsoll", "install"]).command else {
+            panic!("expected `install`");
+        };
+        let text: String =
+            rules(&manifests(&args).unwrap()).iter().map(|r| r.to_string()).collect();
+        assert!(!text.contains("secrets"), "none at all unless some are named");
     }
 
     #[test]

@@ -163,6 +163,39 @@ fn kubectl_cordons_and_drains() {
     up.ok(&["uncordon", "n1"], &["node/n1 uncordoned"]);
 }
 
+#[test]
+fn what_uninstall_prints_ends_game_servers_that_nobody_controls_and_takes_the_kinds_away() {
+    let Some(up) = Up::start() else { return };
+    let server = "
+apiVersion: agones.dev/v1
+kind: GameServer
+metadata: {name: held}
+spec: {template: {spec: {containers: [{name: game, image: 'game:1'}]}}}
+";
+    up.write("server.yaml", server);
+    up.ok(&["apply", "-f", "server.yaml"], &["created"]);
+    up.ok(&["get", "gs", "held", "-o", "yaml"], &["- agones.dev/controller"]);
+    // Nothing controls it, so that it would be held for ever.
+    up.ok(&["delete", "gs", "held", "--wait=false"], &["deleted"]);
+    let script = plimsoll().args(["install", "--uninstall"]).output().unwrap();
+    assert!(script.status.success());
+    up.write("uninstall.sh", &String::from_utf8(script.stdout).unwrap());
+    let done = Command::new("sh")
+        .arg("uninstall.sh")
+        .current_dir(up.folder.path())
+        .env("KUBECONFIG", up.folder.path().join("kubeconfig"))
+        .env("HOME", up.folder.path())
+        .env("KUBECTL", &up.kubectl)
+        .env("PATIENCE", "1s")
+        .output()
+        .unwrap();
+    let text = said(&done);
+    assert!(text.contains("gameserver.agones.dev/held patched"), "{text}");
+    up.fails(&["get", "gameservers.agones.dev"], "the server doesn't have a resource type");
+    let left = up.kubectl(&["get", "crds"]).output().unwrap();
+    assert!(!said(&left).contains("agones.dev"), "{}", said(&left));
+}
+
 /// A running `plimsoll up` with a kubectl that talks to it.
 struct Up {
     kubectl: PathBuf,

@@ -15,6 +15,7 @@ mod lease;
 mod logs;
 mod nodes;
 mod policies;
+mod rights;
 mod run;
 mod sdk;
 mod up;

@@ -27,6 +27,8 @@ pub(super) struct Books {
     servers: HashMap<Key, Entry>,
     /// The servers that a list under way has shown so far.
     listed: Option<HashSet<Key>>,
+    /// The nodes that are not ready or gone: what runs there is not chosen, whatever its state says.
+    down: HashSet<Arc<str>>,
 }
 
 /// Namespace and name.
@@ -97,11 +99,11 @@ impl Books {
                 match &mut entry.flight {
                     // The index keeps the projection until the write lands.
                     Some(flight) => flight.is_gone = false,
-                    None => self.index.put(entry.server.view()),
+                    None => show(&mut self.index, &self.down, entry.server.view()),
                 }
             }
             None => {
-                self.index.put(server.view());
+                show(&mut self.index, &self.down, server.view());
                 let entry = Entry { server, flight: None, is_withheld: false };
                 self.servers.insert(key, entry);
             }
@@ -137,7 +139,7 @@ impl Books {
             && !entry.server.is_newer_than(&server)
         {
             entry.is_withheld = false;
-            self.index.put(entry.server.view());
+            show(&mut self.index, &self.down, entry.server.view());
         }
         if let Some(listed) = &mut self.listed {
             listed.insert(key);
@@ -158,9 +160,21 @@ impl Books {
         }
     }
 
-    /// Takes note of a node that was deleted: its servers are tried last.
-    pub(super) fn see_node_gone(&mut self, node: &str) {
-        self.index.forget_node(node);
+    /// Takes note of how a node is. What runs on one that is down is not chosen until it is up again; that costs no write, so that a node
+    /// that flickers changes nothing else.
+    pub(super) fn see_node(&mut self, node: &str, is_up: bool) {
+        let is_news = if is_up { self.down.remove(node) } else { self.down.insert(node.into()) };
+        if !is_news {
+            return;
+        }
+        if !is_up {
+            self.index.forget_node(node);
+        }
+        let there = self.servers.values().filter(|entry| entry.server.status.node_name == *node);
+        // The index keeps the projection of a server that is being written until the write lands.
+        for entry in there.filter(|entry| entry.flight.is_none() && !entry.is_withheld) {
+            show(&mut self.index, &self.down, entry.server.view());
+        }
     }
 
     /// Finds a server for a claim, passing over the first `skip` that would do. Gives the write to send when none is under
@@ -240,7 +254,7 @@ impl Books {
         let mut view = entry.server.view();
         let (stay, leave): (Vec<_>, Vec<_>) =
             waiting.partition(|claim| join(&claim.request, &mut view, now));
-        self.index.put(view);
+        show(&mut self.index, &self.down, view);
         if stay.is_empty() {
             return (leave, None);
         }
@@ -281,6 +295,15 @@ impl Books {
         if let Some(entry) = self.servers.remove(key) {
             self.index.remove(entry.server.namespace(), entry.server.name());
         }
+    }
+}
+
+/// Puts a server where it can be chosen, unless its node is down.
+fn show(index: &mut Index, down: &HashSet<Arc<str>>, view: gameserver::GameServer) {
+    if down.contains(&view.node) {
+        index.remove(&view.namespace, &view.name);
+    } else {
+        index.put(view);
     }
 }
 

@@ -1,15 +1,18 @@
 //! How do the books hear of changes?
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::Lenient;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Node;
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource, ResourceExt as _};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -82,18 +85,82 @@ where
     }
 }
 
-/// Follows nodes, only to hear which are gone. Who may not see nodes has their servers tried in the order of their last load.
-pub(super) async fn nodes(shared: Arc<Shared>) {
-    let api: Api<Lenient<PartialObjectMeta<Node>>> = Api::all(shared.client.clone());
+/// A node, as far as it matters to who is sent there.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = Node)]
+struct Host {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: HostSpec,
+    #[serde(default)]
+    status: HostStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct HostSpec {
+    #[serde(default)]
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct HostStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+impl Host {
+    /// Whether anything says that nobody hears of it, or that it does not work. One that says nothing at all is up.
+    fn is_up(&self) -> bool {
+        let is_cut_off = |taint: &Taint| {
+            matches!(
+                taint.key.as_str(),
+                "node.kubernetes.io/unreachable" | "node.kubernetes.io/not-ready"
+            )
+        };
+        let is_unready = |c: &NodeCondition| c.type_ == "Ready" && c.status != "True";
+        !self.spec.taints.iter().any(is_cut_off) && !self.status.conditions.iter().any(is_unready)
+    }
+}
+
+/// Whether a node is up; one that cannot be read is taken to be.
+fn is_up(node: &Lenient<Host>) -> bool {
+    match node {
+        Lenient::Object(host) => host.is_up(),
+        Lenient::Unreadable { .. } => true,
+    }
+}
+
+/// Follows nodes, to hear which are not ready or gone. Who may not see nodes takes all of them for ready. That the first list is there, or
+/// never will be, is told to `complete`.
+pub(super) async fn nodes(shared: Arc<Shared>, complete: watch::Sender<bool>) {
+    let api: Api<Lenient<Host>> = Api::all(shared.client.clone());
     let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
     let mut pause = PAUSE.0;
+    let (mut known, mut listed) = (HashSet::new(), HashSet::new());
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Delete(node)) => shared.books().see_node_gone(&node.name_any()),
-            Ok(Event::Init | Event::InitApply(_) | Event::InitDone | Event::Apply(_)) => {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(node)) => {
+                listed.insert(node.name_any());
+                shared.books().see_node(&node.name_any(), is_up(&node));
+            }
+            Ok(Event::InitDone) => {
+                let gone = known.difference(&listed);
+                gone.for_each(|name: &String| shared.books().see_node(name, false));
+                known = std::mem::take(&mut listed);
+                complete.send_replace(true);
                 pause = PAUSE.0;
             }
+            Ok(Event::Apply(node)) => {
+                shared.books().see_node(&node.name_any(), is_up(&node));
+                known.insert(node.name_any());
+            }
+            Ok(Event::Delete(node)) => {
+                shared.books().see_node(&node.name_any(), false);
+                known.remove(&node.name_any());
+            }
             Err(err) => {
+                complete.send_replace(true);
                 tracing::debug!(
                     error = %process::log::chain(&err),
                     "the watch of nodes broke; will retry"
@@ -102,5 +169,37 @@ pub(super) async fn nodes(shared: Arc<Shared>) {
                 pause = PAUSE.1.min(pause * 2);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_up_unless_something_says_otherwise() {
+        let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
+        let taint = |key: &str| json!([{"key": key, "effect": "NoExecute"}]);
+        for (taints, conditions, is_up) in [
+            (json!([]), json!([]), true),
+            (json!([]), ready("True"), true),
+            (json!([]), ready("False"), false),
+            (json!([]), ready("Unknown"), false),
+            (taint("node.kubernetes.io/unreachable"), ready("True"), false),
+            (taint("node.kubernetes.io/not-ready"), json!([]), false),
+            (taint("node.kubernetes.io/unschedulable"), ready("True"), true),
+        ] {
+            let node: Value = json!({
+                "metadata": {"name": "n"},
+                "spec": {"taints": taints},
+                "status": {"conditions": conditions},
+            });
+            let host: Host = serde_json::from_value(node.clone()).unwrap();
+            assert_eq!(host.is_up(), is_up, "{node}");
+        }
+        let bare: Host = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        assert!(bare.is_up());
     }
 }

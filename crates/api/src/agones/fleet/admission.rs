@@ -72,7 +72,7 @@ fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem
 
 impl FleetSpec {
     /// Fills in what was left out. The template keeps its gaps: each game server fills its own.
-    fn fill(&mut self) {
+    pub fn fill(&mut self) {
         let type_ = *self.strategy.type_.get_or_insert_default();
         if type_ == StrategyType::RollingUpdate {
             let quarter = || IntOrString::String("25%".to_owned());

@@ -119,6 +119,20 @@ fn mark(metadata: &mut Value) {
     }
 }
 
+impl GameServer {
+    /// Fills in what admission fills in, for an object that may have been stored without. Returns whether it was: then its status is
+    /// only begun here, and still has to be written.
+    pub fn fill(&mut self) -> bool {
+        self.spec.fill();
+        let status = self.status.get_or_insert_default();
+        let is_bare = status.state.is_empty();
+        if is_bare {
+            status.begin(&self.spec);
+        }
+        is_bare
+    }
+}
+
 impl GameServerSpec {
     /// Fills in what was left out.
     pub fn fill(&mut self) {

@@ -55,6 +55,7 @@ pub struct ThresholdSpec {
     pub upper_bound: Option<f64>,
     /// How many numbers must be within; 5.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
     pub within_bounds_trigger: Option<u64>,
     /// So many more, or fewer.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,8 @@ async fn of_two_autoscalers_the_older_moves_the_fleet_and_the_other_is_refused_u
     make(&cluster, autoscaler("second", "f", buffer(6, 0, 9))).await;
     let message = unable(&cluster, "second", "OwnedByAnother").await;
     assert_eq!(message, "the older autoscaler `first` moves this fleet");
-    said(&cluster, "second", "FleetAutoscaler", "the older autoscaler `first`").await;
+    let text = "Error calculating desired fleet size on FleetAutoscaler second. Error: the older";
+    said(&cluster, "second", "FleetAutoscaler", text).await;
     assert_eq!(cluster.fleet("f").await.spec.replicas, 2);
     cluster.delete::<FleetAutoscaler>("first").await;
     wanted(&cluster, "f", 6).await;
@@ -28,7 +29,7 @@ async fn a_fleet_that_is_missing_and_one_that_is_deleted_are_said() {
     let cluster = Cluster::start().await;
     make(&cluster, autoscaler("a", "f", buffer(2, 0, 9))).await;
     unable(&cluster, "a", "FleetNotFound").await;
-    said(&cluster, "a", "FailedGetFleet", "the fleet `f` does not exist").await;
+    said(&cluster, "a", "FailedGetFleet", "could not fetch fleet: f").await;
     cluster.create::<Fleet>(fleet("f", 1)).await;
     wanted(&cluster, "f", 2).await;
     until("it is able again", async || status(&cluster, "a").await.able_to_scale).await;

@@ -43,7 +43,8 @@ async fn a_maximum_holds_and_is_said() {
     allocate(&cluster, 3).await;
     make(&cluster, autoscaler("a", "f", buffer(3, 0, 5))).await;
     wanted(&cluster, "f", 5).await;
-    said(&cluster, "a", "ScalingLimited", "asked for 6, the maximum is 5").await;
+    let text = "Scaling fleet f was limited to maximum size of 5: asked for 6, the maximum is 5";
+    said(&cluster, "a", "ScalingLimited", text).await;
     assert!(status(&cluster, "a").await.scaling_limited);
 }
 
@@ -93,7 +94,8 @@ async fn a_chain_says_which_entry_holds() {
     spare["id"] = json!("spare");
     make(&cluster, autoscaler("a", "f", json!({"type": "Chain", "chain": [missing, spare]}))).await;
     wanted(&cluster, "f", 2).await;
-    said(&cluster, "a", "ChainPolicy", "The entry `spare` (Buffer) of the chain is applied").await;
+    let text = "FleetAutoscaler 'a' successfully applied ChainPolicy | ID: spare | Type: Buffer";
+    said(&cluster, "a", "ChainPolicy", text).await;
     until("it is in the status", async || {
         status(&cluster, "a").await.last_applied_policy == "Chain:spare:Buffer"
     })

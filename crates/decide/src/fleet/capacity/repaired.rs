@@ -42,11 +42,15 @@ impl Room<'_> {
         };
         let for_min = if below { ceil_div(min.saturating_sub(self.sum.capacity), each) } else { 0 };
         let servers = for_buffer.max(for_min);
-        let fit = max.saturating_sub(self.sum.capacity) / each;
-        let to = plus(self.seen.fleet.status.replicas, servers.min(fit));
+        let replicas = self.seen.fleet.status.replicas;
+        let within = max.saturating_sub(self.sum.capacity) / each;
+        let fit = if replicas <= 0 { within.max(1) } else { within };
+        let to = plus(replicas, servers.min(fit));
         let asked = self.sum.capacity.saturating_add(servers.saturating_mul(each));
         let mut reasons = Vec::new();
-        if servers > fit {
+        if fit > within {
+            reasons.push(Reason::OneServer { capacity: each, max });
+        } else if servers > fit {
             reasons.push(Reason::AtMaximum { asked, max });
         } else if for_min > for_buffer {
             let asked = self.sum.capacity.saturating_add(for_buffer.saturating_mul(each));
@@ -63,8 +67,10 @@ impl Room<'_> {
         for server in self.leaving(false) {
             let next = self.without(sum, server);
             let keeps_buffer = next.capacity.saturating_sub(next.count) >= wanted;
-            if sum.capacity <= max && !(keeps_buffer && next.capacity >= min) {
-                if keeps_buffer {
+            // A maximum that is smaller than one server still allows one, or it would come and go.
+            let is_beyond = sum.capacity > max && to > 1;
+            if !is_beyond && !(keeps_buffer && next.capacity >= min) {
+                if keeps_buffer && sum.capacity <= max {
                     reasons.push(Reason::AtMinimum { asked: next.capacity, min });
                 }
                 break;
@@ -72,19 +78,20 @@ impl Room<'_> {
             (to, sum) = (to.saturating_sub(1), next);
         }
         // What players are on cannot go, but what of it is beyond the maximum must not be replaced either.
-        if sum.capacity > max {
-            for server in self.leaving(true) {
-                (to, sum) = (to.saturating_sub(1), self.without(sum, server));
-                if sum.capacity <= max {
-                    break;
-                }
+        for server in self.leaving(true) {
+            if sum.capacity <= max || to <= 1 {
+                break;
             }
+            (to, sum) = (to.saturating_sub(1), self.without(sum, server));
         }
-        if self.sum.capacity > max {
+        if sum.capacity > max && to == 1 {
+            reasons.push(Reason::OneServer { capacity: sum.capacity, max });
+        } else if self.sum.capacity > max {
             reasons.push(Reason::AtMaximum { asked: self.sum.capacity, max });
         }
         let short = sum.capacity.saturating_sub(sum.count) < wanted;
-        let held = reasons.iter().any(|r| matches!(r, Reason::AtMinimum { .. }));
+        let holds = |r: &Reason| matches!(r, Reason::AtMinimum { .. } | Reason::OneServer { .. });
+        let held = reasons.iter().any(holds);
         let to = if to == self.seen.fleet.status.replicas { self.hold(to) } else { to };
         Found { to: to.max(0), limited: short || held, reasons }
     }

@@ -85,6 +85,24 @@ fn a_maximum_is_forgotten_upstream_while_there_is_room_and_holds_here_a3() {
 }
 
 #[test]
+fn a_maximum_below_one_servers_capacity_allows_one_server_and_says_so() {
+    let one = Reason::OneServer { capacity: 10, max: 5 };
+    let cases = [Vec::new(), ready(1, 0), ready(1, 10), allocated(1, 10), ready(3, 0)];
+    for servers in cases.into_iter().chain([allocated(3, 2)]) {
+        for (size, min) in [(Amount::Count(3), 0), (Amount::Count(40), 0), (Amount::Count(3), 5)] {
+            let [_, ours] = both(size, (min, 5), &servers);
+            assert_eq!(answer(&ours), Some((1, true)), "{ours:?}");
+            assert!(ours.reasons.contains(&one), "{ours:?}");
+        }
+    }
+    let [upstream, _] = both(Amount::Count(3), (0, 5), &[]);
+    assert_eq!(answer(&upstream), Some((0, true)), "with the annotation it is as upstream");
+    // It rests there: what was decided is decided again.
+    let [_, again] = both(Amount::Count(3), (0, 5), &ready(1, 0));
+    assert_eq!(answer(&again), Some((1, true)));
+}
+
+#[test]
 fn players_beyond_the_maximum_are_not_replaced() {
     check(Amount::Count(5), (0, 20), &allocated(4, 10), (4, true), (2, true));
 }

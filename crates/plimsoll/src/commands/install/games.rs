@@ -12,9 +12,9 @@ pub(super) fn cluster() -> Vec<Value> {
     let rules = json!([
         {
             "apiGroups": ["agones.dev"], "resources": ["gameservers"],
-            "verbs": ["get", "list", "watch", "update", "patch"],
+            "verbs": ["list", "watch", "patch"],
         },
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]);
     vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",

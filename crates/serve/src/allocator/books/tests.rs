@@ -157,3 +157,30 @@ async fn passing_over_servers_never_passes_over_the_last_one_that_is_as_good() {
         books.land(&flown.base, Landing::Seen(server(expected, version, "Shutdown").into()), NOW);
     }
 }
+
+#[tokio::test]
+async fn a_server_on_a_node_that_is_not_ready_is_not_given_out_until_it_is() {
+    let on = |name: &str, version: &str, state: &str| {
+        let mut server = server(name, version, state);
+        server.status.node_name = "n".to_owned();
+        server
+    };
+    let mut books = Books::default();
+    books.see(on("a", "1", "Ready"));
+    books.see(on("b", "2", "Allocated"));
+    books.see_node("n", false);
+    assert!(books.peek(&ready()).is_none());
+    assert!(books.peek(&room()).is_none(), "nor more of one with players");
+    books.see(on("c", "3", "Ready"));
+    books.see(on("a", "4", "Ready"));
+    assert!(books.peek(&ready()).is_none(), "whatever is seen there meanwhile");
+    books.see_node("n", true);
+    assert!(books.peek(&ready()).is_some());
+    let (taken, _hears) = claim(ready()).await;
+    let Ok(Some(flown)) = books.claim(taken, 0, NOW) else { panic!("a server is there") };
+    books.see_node("n", false);
+    books.land(&flown.base, Landing::NotSent, NOW);
+    assert!(books.peek(&ready()).is_none(), "not after a write that ended meanwhile");
+    books.see_node("n", true);
+    assert!(books.peek(&ready()).is_some());
+}
