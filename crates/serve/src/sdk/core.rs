@@ -290,12 +290,12 @@ impl Core {
         let mut shared = self.shared();
         let batch = shared.in_flight.take()?;
         match batch.changes.split() {
-            Ok((first, second)) => {
-                shared.parts.push_front(second);
+            (first, Some(rest)) => {
+                shared.parts.push_front(rest);
                 shared.parts.push_front(first);
                 None
             }
-            Err(alone) => {
+            (alone, None) => {
                 // Whoever watches sees that the change did not come.
                 if let Some(stored) = &shared.stored {
                     let _ = self.views.send(Arc::new(message::of(stored)));

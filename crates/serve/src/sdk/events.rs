@@ -68,9 +68,7 @@ impl Events {
 
 /// Returns what the API said, as much of it as fits into an event.
 fn why(err: &kube::Error) -> String {
-    let said = match err {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    };
+    let said =
+        if let kube::Error::Api(status) = err { status.message.clone() } else { err.to_string() };
     said.chars().take(LONGEST).collect()
 }

@@ -16,13 +16,13 @@ impl Changes {
         Some(Self { wish: Some(wish), ..Self::default() })
     }
 
-    /// Splits changes into two parts that can be written on their own. An error is a single change.
-    pub(in super::super) fn split(mut self) -> Result<(Self, Self), Self> {
+    /// Splits changes into a part that can be written on its own and the rest; a single change has no rest.
+    pub(in super::super) fn split(mut self) -> (Self, Option<Self>) {
         if self.len() < 2 {
-            return Err(self);
+            return (self, None);
         }
         if let Some(state) = self.take_state() {
-            return Ok((state, self));
+            return (state, Some(self));
         }
         let mut room = self.len() / 2;
         let mut first = Self {
@@ -35,7 +35,7 @@ impl Changes {
         if room > 0 {
             first.players = std::mem::take(&mut self.players);
         }
-        Ok((first, self))
+        (first, Some(self))
     }
 
     /// Returns what is changed, in words.
@@ -84,8 +84,8 @@ mod tests {
     /// Splits until every part is a single change, and names them in the order in which they are sent.
     fn single(changes: Changes) -> Vec<String> {
         match changes.split() {
-            Ok((first, second)) => [single(first), single(second)].concat(),
-            Err(one) => vec![one.names().join(" and ")],
+            (first, Some(rest)) => [single(first), single(rest)].concat(),
+            (one, None) => vec![one.names().join(" and ")],
         }
     }
 
