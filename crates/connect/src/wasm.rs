@@ -2,25 +2,32 @@
 //!
 //! A module is fetched from its URL, compiled once for each content, and kept running for each autoscaler that asks it, so
 //! that what it remembers lasts. A module whose hash is given is never fetched again; any other is fetched again after
-//! five minutes, and if that fails the one at hand is asked on.
+//! five minutes, and if that fails the one at hand is asked on. What a module may cost is in `budget`; when its autoscaler
+//! goes, or nobody waits for the answer any more, it is stopped.
 
+mod budget;
 mod host;
 mod memory;
 mod plugin;
+mod recent;
 mod wasi;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::{FleetAutoscaleReview, WasmPolicy, WebhookConfig};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::ask::why;
 use crate::call::{CallError, Callers};
 use crate::webhook::review;
+use budget::{Budget, Limits};
 use plugin::{Code, Plugin};
+use recent::Recent;
 
 /// The largest module that is fetched.
 const LIMIT: usize = 32 << 20;
@@ -28,6 +35,10 @@ const LIMIT: usize = 32 << 20;
 const FRESH_FOR: Duration = Duration::from_secs(300);
 /// How many modules are kept compiled, and how many autoscalers' running.
 const KEPT: usize = 256;
+/// How many bytes the modules may have that are kept compiled.
+const COMPILED_BYTES: usize = 4 * LIMIT;
+/// How many bytes the modules may take that are kept running.
+const RUNNING_BYTES: usize = 4 * plugin::MEMORY;
 
 /// Why a module has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -72,16 +83,34 @@ pub enum WasmError {
 #[derive(Default)]
 pub(crate) struct Modules {
     kept: Mutex<Kept>,
+    limits: Limits,
 }
 
-#[derive(Default)]
+/// A module that is compiled once; an error is why that is not possible.
+type Compiled = Arc<OnceCell<Result<Arc<Code>, String>>>;
+
 struct Kept {
     /// By where they come from.
     sources: HashMap<Source, Fetched>,
     /// By their content.
-    compiled: HashMap<String, Arc<Code>>,
+    compiled: Recent<Compiled>,
     /// By the autoscaler that asks.
-    running: HashMap<String, Plugin>,
+    running: Recent<Plugin>,
+    /// Who waits for an answer, and what tells that they no longer do.
+    underway: HashMap<u64, (String, Arc<AtomicBool>)>,
+    next: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            sources: HashMap::new(),
+            compiled: Recent::new(KEPT, COMPILED_BYTES),
+            running: Recent::new(KEPT, RUNNING_BYTES),
+            underway: HashMap::new(),
+            next: 0,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +124,20 @@ struct Fetched {
     fetched_at: Instant,
 }
 
+/// A question under way. When this is dropped, the module that works on it is stopped.
+struct Underway<'a> {
+    modules: &'a Modules,
+    id: u64,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.modules.with(|kept| kept.underway.remove(&self.id));
+    }
+}
+
 impl Modules {
     /// Asks the module of a policy for the autoscaler `who`.
     pub(crate) async fn ask(
@@ -104,34 +147,58 @@ impl Modules {
         policy: &WasmPolicy,
         question: &FleetAutoscaleReview,
     ) -> Result<FleetAutoscaleReview, WasmError> {
+        let underway = self.begin(who);
         let code = self.code(callers, policy).await?;
         let running = self.with(|kept| kept.running.remove(who));
         let running = running.filter(|plugin| plugin.is(&code, &policy.config));
         let input = serde_json::to_vec(question).unwrap_or_default();
         let (function, config) = (policy.function.clone(), policy.config.clone());
+        let budget = Budget::new(self.limits, Arc::clone(&underway.cancelled));
         // It computes, and it may do so for a while: not where others wait.
         let called = tokio::task::spawn_blocking(move || {
             let mut plugin = match running {
                 Some(plugin) => plugin,
-                None => Plugin::start(code, config)?,
+                None => Plugin::start(code, config, budget.clone())?,
             };
-            let output = plugin.call(&function, input)?;
+            let output = plugin.call(&function, input, budget)?;
             Ok((plugin, function, output))
         });
         let (plugin, function, output) =
             called.await.map_err(|err| WasmError::Unusable(err.to_string()))??;
         self.with(|kept| {
-            if kept.running.len() >= KEPT {
-                kept.running.clear();
+            // An autoscaler that went meanwhile leaves nothing behind.
+            if !underway.cancelled.load(Ordering::Relaxed) {
+                let size = plugin.size();
+                kept.running.insert(who.to_owned(), plugin, size);
             }
-            kept.running.insert(who.to_owned(), plugin)
         });
         review(&output).map_err(|problem| WasmError::NotAReview { function, problem })
     }
 
     /// Ends what runs for an autoscaler, and for the entries of its chain.
     pub(crate) fn forget(&self, who: &str) {
-        self.with(|kept| kept.running.retain(|name, _| !name.starts_with(who)));
+        let is_its = |name: &str| {
+            name.strip_prefix(who).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.with(|kept| {
+            kept.running.retain(|name| !is_its(name));
+            for (name, cancelled) in kept.underway.values() {
+                if is_its(name) {
+                    cancelled.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    /// Notes that an autoscaler waits for an answer.
+    fn begin(&self, who: &str) -> Underway<'_> {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let id = self.with(|kept| {
+            kept.next += 1;
+            kept.underway.insert(kept.next, (who.to_owned(), Arc::clone(&cancelled)));
+            kept.next
+        });
+        Underway { modules: self, id, cancelled }
     }
 
     /// Finds the module of a policy, compiled.
@@ -158,40 +225,52 @@ impl Modules {
         if !wanted.is_empty() && wanted != found {
             return Err(WasmError::Hash { found, wanted });
         }
-        let code = match self.with(|kept| kept.compiled.get(&found).cloned()) {
-            Some(code) => code,
-            None => {
-                let hash = found.clone();
-                let compiled = tokio::task::spawn_blocking(move || Code::compile(hash, &bytes));
-                Arc::new(compiled.await.map_err(|err| WasmError::Unusable(err.to_string()))??)
+        let code = self.compiled(&found, bytes).await.map_err(WasmError::Unusable)?;
+        self.with(|kept| {
+            if kept.sources.len() >= KEPT {
+                kept.sources.clear();
             }
-        };
-        self.keep(from, &code);
+            let fetched = Fetched { hash: found, fetched_at: Instant::now() };
+            kept.sources.insert(Source::of(from), fetched);
+        });
         Ok(code)
     }
 
     /// Finds a module that needs no fetching, and whether it is fresh enough.
     fn at_hand(&self, from: &WebhookConfig, wanted: &str) -> Option<(Arc<Code>, bool)> {
         self.with(|kept| {
-            if !wanted.is_empty() {
-                return Some((Arc::clone(kept.compiled.get(wanted)?), true));
-            }
-            let fetched = kept.sources.get(&Source::of(from))?;
-            let code = Arc::clone(kept.compiled.get(&fetched.hash)?);
-            Some((code, fetched.fetched_at.elapsed() < FRESH_FOR))
+            let (hash, is_fresh) = if wanted.is_empty() {
+                let fetched = kept.sources.get(&Source::of(from))?;
+                (fetched.hash.as_str(), fetched.fetched_at.elapsed() < FRESH_FOR)
+            } else {
+                (wanted, true)
+            };
+            let code = kept.compiled.get(hash)?.get()?.as_ref().ok()?;
+            Some((Arc::clone(code), is_fresh))
         })
     }
 
-    fn keep(&self, from: &WebhookConfig, code: &Arc<Code>) {
-        self.with(|kept| {
-            if kept.compiled.len() >= KEPT || kept.sources.len() >= KEPT {
-                kept.compiled.clear();
-                kept.sources.clear();
+    /// Compiles a module, unless that was done before or somebody else is at it.
+    async fn compiled(
+        &self,
+        hash: &str,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+    ) -> Result<Arc<Code>, String> {
+        let cell = self.with(|kept| match kept.compiled.get(hash) {
+            Some(cell) => Arc::clone(cell),
+            None => {
+                let cell = Compiled::default();
+                let size = bytes.as_ref().len();
+                kept.compiled.insert(hash.to_owned(), Arc::clone(&cell), size);
+                cell
             }
-            let fetched = Fetched { hash: code.hash.clone(), fetched_at: Instant::now() };
-            kept.sources.insert(Source::of(from), fetched);
-            kept.compiled.insert(code.hash.clone(), Arc::clone(code));
         });
+        let compile = || async {
+            let hash = hash.to_owned();
+            let done = tokio::task::spawn_blocking(move || Code::compile(hash, bytes.as_ref()));
+            done.await.map_err(|err| err.to_string())?.map(Arc::new)
+        };
+        cell.get_or_init(compile).await.clone()
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut Kept) -> T) -> T {
@@ -209,4 +288,33 @@ impl Source {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_content_is_compiled_once_however_many_ask_at_once() {
+        let modules = Arc::new(Modules::default());
+        let ask = |text: &'static str| {
+            let modules = Arc::clone(&modules);
+            tokio::spawn(async move { modules.compiled(text, wat::parse_str(text).unwrap()).await })
+        };
+        let asked = (0..20).map(|_| ask(r#"(module (func (export "scale")))"#));
+        let all = futures_of(asked.collect()).await;
+        assert!(all.iter().all(|code| Arc::ptr_eq(code, &all[0])));
+        let other = futures_of(vec![ask("(module)")]).await;
+        assert!(!Arc::ptr_eq(&other[0], &all[0]));
+    }
+
+    async fn futures_of(
+        asked: Vec<tokio::task::JoinHandle<Result<Arc<Code>, String>>>,
+    ) -> Vec<Arc<Code>> {
+        let mut all = Vec::new();
+        for code in asked {
+            all.push(code.await.unwrap().unwrap());
+        }
+        all
+    }
 }

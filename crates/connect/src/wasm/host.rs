@@ -2,8 +2,9 @@
 //!
 //! Texts go through blocks of shared memory: whoever hands one over names where it begins. 0 stands for none.
 
-use wasmtime::{Caller, Linker, Result, bail, format_err};
+use wasmi::{Caller, Error, Linker};
 
+use super::memory::OVERHEAD;
 use super::plugin::Host;
 
 const ENV: &str = "extism:host/env";
@@ -12,19 +13,31 @@ const VARS: usize = 1 << 20;
 /// The level of what is worth logging: information.
 const INFO: i32 = 2;
 
+/// The largest answer.
+const OUTPUT: u64 = 1 << 20;
+/// How much of a text is logged or reported.
+const SAID: usize = 1000;
+
 type Call<'a> = Caller<'a, Host>;
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Adds everything to what a module can import.
 pub(super) fn add(linker: &mut Linker<Host>) -> Result<()> {
     blocks(linker)?;
     input(linker)?;
     linker.func_wrap(ENV, "output_set", |mut c: Call<'_>, at: u64, len: u64| {
+        spend(&mut c, len)?;
+        if len > OUTPUT {
+            return Err(Error::new(format!("its answer is larger than {OUTPUT} bytes")));
+        }
         let output = c.data().memory.slice(at, len).map(<[u8]>::to_vec);
         c.data_mut().output = output.ok_or_else(|| outside(at))?;
         Ok(())
     })?;
     linker.func_wrap(ENV, "error_set", |mut c: Call<'_>, at: u64| {
-        c.data_mut().error = text(&c, at);
+        spend(&mut c, 0)?;
+        c.data_mut().error = said(&c, at);
+        Ok::<_, Error>(())
     })?;
     settings(linker)?;
     logging(linker)?;
@@ -33,29 +46,39 @@ pub(super) fn add(linker: &mut Linker<Host>) -> Result<()> {
 
 fn blocks(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "alloc", |mut c: Call<'_>, len: u64| {
-        c.data_mut().memory.make(len).ok_or_else(|| format_err!("it wants too much memory"))
+        spend(&mut c, len)?;
+        c.data_mut().memory.make(len).ok_or_else(|| Error::new("it wants too much memory"))
     })?;
-    linker.func_wrap(ENV, "free", |mut c: Call<'_>, at: u64| c.data_mut().memory.free(at))?;
+    linker.func_wrap(ENV, "free", |mut c: Call<'_>, at: u64| {
+        spend(&mut c, 0)?;
+        c.data_mut().memory.free(at);
+        Ok::<_, Error>(())
+    })?;
     for name in ["length", "length_unsafe"] {
-        linker.func_wrap(ENV, name, |c: Call<'_>, at: u64| {
-            c.data().memory.block(at).map_or(0, |block| block.len() as u64)
+        linker.func_wrap(ENV, name, |mut c: Call<'_>, at: u64| {
+            spend(&mut c, 0)?;
+            Ok::<_, Error>(c.data().memory.block(at).map_or(0, |block| block.len() as u64))
         })?;
     }
-    linker.func_wrap(ENV, "load_u8", |c: Call<'_>, at: u64| {
+    linker.func_wrap(ENV, "load_u8", |mut c: Call<'_>, at: u64| {
+        spend(&mut c, 0)?;
         c.data().memory.slice(at, 1).map(|b| u32::from(b[0])).ok_or_else(|| outside(at))
     })?;
-    linker.func_wrap(ENV, "load_u64", |c: Call<'_>, at: u64| {
+    linker.func_wrap(ENV, "load_u64", |mut c: Call<'_>, at: u64| {
+        spend(&mut c, 0)?;
         c.data().memory.slice(at, 8).map(number).ok_or_else(|| outside(at))
     })?;
     linker.func_wrap(ENV, "store_u8", |mut c: Call<'_>, at: u64, byte: u32| {
+        spend(&mut c, 0)?;
         let place = c.data_mut().memory.slice_mut(at, 1).ok_or_else(|| outside(at))?;
         place[0] = byte.to_le_bytes()[0];
-        Ok(())
+        Ok::<_, Error>(())
     })?;
     linker.func_wrap(ENV, "store_u64", |mut c: Call<'_>, at: u64, value: u64| {
+        spend(&mut c, 0)?;
         let place = c.data_mut().memory.slice_mut(at, 8).ok_or_else(|| outside(at))?;
         place.copy_from_slice(&value.to_le_bytes());
-        Ok(())
+        Ok::<_, Error>(())
     })?;
     Ok(())
 }
@@ -66,10 +89,12 @@ fn input(linker: &mut Linker<Host>) -> Result<()> {
         let input = c.data().input.clone();
         give(&mut c, input)
     })?;
-    linker.func_wrap(ENV, "input_load_u8", |c: Call<'_>, at: u64| {
+    linker.func_wrap(ENV, "input_load_u8", |mut c: Call<'_>, at: u64| {
+        spend(&mut c, 0)?;
         of_input(&c, at, 1).map(|b| u32::from(b[0])).ok_or_else(|| outside(at))
     })?;
-    linker.func_wrap(ENV, "input_load_u64", |c: Call<'_>, at: u64| {
+    linker.func_wrap(ENV, "input_load_u64", |mut c: Call<'_>, at: u64| {
+        spend(&mut c, 0)?;
         of_input(&c, at, 8).map(number).ok_or_else(|| outside(at))
     })?;
     Ok(())
@@ -77,34 +102,46 @@ fn input(linker: &mut Linker<Host>) -> Result<()> {
 
 fn settings(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "config_get", |mut c: Call<'_>, key: u64| {
-        let value = text(&c, key).and_then(|key| c.data().config.get(&key).cloned());
+        let key = text(&mut c, key)?;
+        let value = key.and_then(|key| c.data().config.get(&key).cloned());
         value.map_or(Ok(0), |value| give(&mut c, value.into_bytes()))
     })?;
     linker.func_wrap(ENV, "var_get", |mut c: Call<'_>, key: u64| {
-        let value = text(&c, key).and_then(|key| c.data().vars.get(&key).cloned());
+        let key = text(&mut c, key)?;
+        let value = key.and_then(|key| c.data().vars.get(&key).cloned());
         value.map_or(Ok(0), |value| give(&mut c, value))
     })?;
     linker.func_wrap(ENV, "var_set", |mut c: Call<'_>, key: u64, value: u64| {
-        let Some(key) = text(&c, key) else { return Err(outside(key)) };
+        let Some(key) = text(&mut c, key)? else { return Err(outside(key)) };
         let value = c.data().memory.block(value).map(<[u8]>::to_vec);
-        let vars = &mut c.data_mut().vars;
-        match value {
-            Some(value) => vars.insert(key, value),
-            None => vars.remove(&key),
-        };
-        if vars.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > VARS {
-            bail!("it wants to remember more than {VARS} bytes");
-        }
-        Ok(())
+        spend(&mut c, value.as_ref().map_or(0, |value| value.len() as u64))?;
+        remember(c.data_mut(), key, value)
     })?;
+    Ok(())
+}
+
+/// Sets a variable or removes it.
+fn remember(host: &mut Host, key: String, value: Option<Vec<u8>>) -> Result<()> {
+    let size = |key: &str, value: &[u8]| key.len() + value.len() + OVERHEAD;
+    if let Some(old) = host.vars.remove(&key) {
+        host.vars_size -= size(&key, &old);
+    }
+    let Some(value) = value else { return Ok(()) };
+    host.vars_size += size(&key, &value);
+    if host.vars_size > VARS {
+        return Err(Error::new(format!("it wants to remember more than {VARS} bytes")));
+    }
+    host.vars.insert(key, value);
     Ok(())
 }
 
 fn logging(linker: &mut Linker<Host>) -> Result<()> {
     for name in ["log_trace", "log_debug", "log_info", "log_warn", "log_error"] {
-        linker.func_wrap(ENV, name, move |c: Call<'_>, at: u64| {
-            let said: String = text(&c, at).unwrap_or_default().chars().take(1000).collect();
+        linker.func_wrap(ENV, name, move |mut c: Call<'_>, at: u64| {
+            spend(&mut c, SAID as u64)?;
+            let said = said(&c, at).unwrap_or_default();
             tracing::debug!(level = &name[4..], said, "a module says");
+            Ok::<_, Error>(())
         })?;
     }
     linker.func_wrap(ENV, "get_log_level", || INFO)?;
@@ -114,19 +151,36 @@ fn logging(linker: &mut Linker<Host>) -> Result<()> {
 /// A module may think, but not call others: what it decides on is what it is given.
 fn web(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "http_request", |_: u64, _: u64| -> Result<u64> {
-        bail!("it wants to make an HTTP request, which modules of autoscalers may not")
+        let why = "it wants to make an HTTP request, which modules of autoscalers may not";
+        Err(Error::new(why))
     })?;
     linker.func_wrap(ENV, "http_status_code", || 0)?;
     linker.func_wrap(ENV, "http_headers", || 0_u64)?;
     Ok(())
 }
 
-fn give(c: &mut Call<'_>, bytes: Vec<u8>) -> Result<u64> {
-    c.data_mut().memory.put(bytes).ok_or_else(|| format_err!("it holds too much memory"))
+/// Pays for a call that handles so many bytes.
+pub(super) fn spend(c: &mut Call<'_>, bytes: u64) -> Result<()> {
+    c.data_mut().budget.spend_on_host(bytes).map_err(Error::host)
 }
 
-fn text(c: &Call<'_>, at: u64) -> Option<String> {
-    c.data().memory.block(at).map(|block| String::from_utf8_lossy(block).into_owned())
+fn give(c: &mut Call<'_>, bytes: Vec<u8>) -> Result<u64> {
+    spend(c, bytes.len() as u64)?;
+    c.data_mut().memory.put(bytes).ok_or_else(|| Error::new("it holds too much memory"))
+}
+
+/// Reads the text of a block.
+fn text(c: &mut Call<'_>, at: u64) -> Result<Option<String>> {
+    let block = c.data().memory.block(at);
+    spend(c, block.map_or(0, |block| block.len() as u64))?;
+    let block = c.data().memory.block(at);
+    Ok(block.map(|block| String::from_utf8_lossy(block).into_owned()))
+}
+
+/// Reads the beginning of the text of a block, to be shown to a person.
+fn said(c: &Call<'_>, at: u64) -> Option<String> {
+    let block = c.data().memory.block(at)?;
+    Some(String::from_utf8_lossy(&block[..block.len().min(SAID)]).into_owned())
 }
 
 fn of_input<'a>(c: &'a Call<'_>, at: u64, len: usize) -> Option<&'a [u8]> {
@@ -138,6 +192,6 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn outside(at: u64) -> wasmtime::Error {
-    format_err!("it reached for {at}, which is outside of what it was given")
+fn outside(at: u64) -> Error {
+    Error::new(format!("it reached for {at}, which is outside of what it was given"))
 }

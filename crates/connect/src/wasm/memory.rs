@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 
-/// How much may be in all blocks together.
+/// How much all blocks together may take.
 const LIMIT: usize = 16 << 20;
+
+/// What a block takes apart from its bytes.
+pub(super) const OVERHEAD: usize = 64;
 
 /// Blocks of bytes. No block begins at 0, which stands for none.
 #[derive(Default)]
@@ -18,7 +21,8 @@ pub(super) struct Memory {
 impl Memory {
     /// Puts bytes into a block of their own; `None` when there is no room left.
     pub(super) fn put(&mut self, bytes: Vec<u8>) -> Option<u64> {
-        let used = self.used.checked_add(bytes.len()).filter(|used| *used <= LIMIT)?;
+        let size = bytes.len().checked_add(OVERHEAD)?;
+        let used = self.used.checked_add(size).filter(|used| *used <= LIMIT)?;
         let at = self.next.max(8);
         // Blocks do not touch, so that the place behind one is never inside another.
         self.next = (at + bytes.len() as u64 + 8).next_multiple_of(8);
@@ -34,7 +38,7 @@ impl Memory {
     }
 
     pub(super) fn free(&mut self, at: u64) {
-        self.used -= self.blocks.remove(&at).map_or(0, |block| block.len());
+        self.used -= self.blocks.remove(&at).map_or(0, |block| block.len() + OVERHEAD);
     }
 
     /// Gives the block that begins there.
@@ -79,9 +83,16 @@ mod tests {
     fn there_is_an_end_to_it_and_what_is_freed_can_be_had_again() {
         let mut memory = Memory::default();
         assert_eq!(memory.make(u64::MAX), None);
-        let whole = memory.make(LIMIT as u64).unwrap();
+        let whole = memory.make((LIMIT - OVERHEAD) as u64).unwrap();
         assert_eq!(memory.make(1), None);
         memory.free(whole);
         assert!(memory.make(1).is_some());
+    }
+
+    #[test]
+    fn empty_blocks_take_room_too() {
+        let mut memory = Memory::default();
+        let made = std::iter::from_fn(|| memory.make(0)).take(LIMIT).count();
+        assert_eq!(made, LIMIT / OVERHEAD);
     }
 }

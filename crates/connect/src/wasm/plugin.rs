@@ -3,21 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use wasmtime::{
-    Config, Engine, Instance, Linker, Module, Store, StoreLimits, StoreLimitsBuilder, Val, ValType,
+use wasmi::{
+    Config, Engine, Func, Instance, Linker, Module, ResumableCall, Store, StoreLimits,
+    StoreLimitsBuilder, TrapCode, Val, ValType,
 };
 
+use super::budget::{Budget, Exhausted, SLICE};
 use super::{WasmError, host, memory::Memory, wasi};
 
-/// What one call may cost: about as many instructions, which is around a second.
-const FUEL: u64 = 1_000_000_000;
 /// How large a module's own memory may become.
-const MEMORY: usize = 128 << 20;
+pub(super) const MEMORY: usize = 128 << 20;
+
+/// How deep functions of a module may call each other.
+const DEPTH: usize = 10_000;
+
+/// What the start function of a module may cost; it cannot be stopped in between.
+const START: u64 = 20 * SLICE;
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-    let mut config = Config::new();
-    config.consume_fuel(true);
-    Engine::new(&config).expect("metering is available wherever code is compiled")
+    let mut config = Config::default();
+    config.consume_fuel(true).set_max_recursion_depth(DEPTH);
+    Engine::new(&config)
 });
 
 /// A compiled module.
@@ -36,6 +42,9 @@ pub(super) struct Host {
     pub(super) error: Option<String>,
     pub(super) config: BTreeMap<String, String>,
     pub(super) vars: BTreeMap<String, Vec<u8>>,
+    /// How much all variables take.
+    pub(super) vars_size: usize,
+    pub(super) budget: Budget,
     limits: StoreLimits,
 }
 
@@ -48,9 +57,9 @@ pub(super) struct Plugin {
 
 impl Code {
     /// Compiles a module and looks whether we have what it needs.
-    pub(super) fn compile(hash: String, bytes: &[u8]) -> Result<Self, WasmError> {
-        let unusable = |err: wasmtime::Error| WasmError::Unusable(format!("{err:#}"));
-        let module = Module::from_binary(&ENGINE, bytes).map_err(unusable)?;
+    pub(super) fn compile(hash: String, bytes: &[u8]) -> Result<Self, String> {
+        let unusable = |err: wasmi::Error| err.to_string();
+        let module = Module::new(&ENGINE, bytes).map_err(unusable)?;
         let mut linker = Linker::new(&ENGINE);
         host::add(&mut linker).map_err(unusable)?;
         wasi::add(&mut linker, &module).map_err(unusable)?;
@@ -62,6 +71,7 @@ impl Plugin {
     pub(super) fn start(
         code: Arc<Code>,
         config: BTreeMap<String, String>,
+        budget: Budget,
     ) -> Result<Self, WasmError> {
         let limits = StoreLimitsBuilder::new()
             .memory_size(MEMORY)
@@ -77,18 +87,22 @@ impl Plugin {
             error: None,
             config,
             vars: BTreeMap::new(),
+            vars_size: 0,
+            budget,
             limits,
         };
         let mut store = Store::new(&ENGINE, host);
         store.limiter(|host| &mut host.limits);
-        let unusable = |err: wasmtime::Error| WasmError::Unusable(explain(&err));
-        store.set_fuel(FUEL).map_err(unusable)?;
-        let instance = code.linker.instantiate(&mut store, &code.module).map_err(unusable)?;
+        let unusable = |err: wasmi::Error| WasmError::Unusable(explain(&err));
+        refuel(&mut store, START).map_err(unusable)?;
+        let instance =
+            code.linker.instantiate_and_start(&mut store, &code.module).map_err(unusable)?;
+        let mut plugin = Self { code, store, instance };
         // Programs that are libraries prepare themselves here.
-        if let Some(prepare) = instance.get_func(&mut store, "_initialize") {
-            prepare.call(&mut store, &[], &mut []).map_err(unusable)?;
+        if let Some(prepare) = instance.get_func(&plugin.store, "_initialize") {
+            plugin.run(prepare, &mut []).map_err(unusable)?;
         }
-        Ok(Self { code, store, instance })
+        Ok(plugin)
     }
 
     /// Whether it runs this code with this configuration.
@@ -96,30 +110,42 @@ impl Plugin {
         self.code.hash == code.hash && self.store.data().config == *config
     }
 
-    /// Calls a function with an input and gives its output. A plug-in that failed must not be called again.
-    pub(super) fn call(&mut self, name: &str, input: Vec<u8>) -> Result<Vec<u8>, WasmError> {
+    /// Returns how much memory it takes between two calls.
+    pub(super) fn size(&self) -> usize {
+        let memory = self.instance.get_memory(&self.store, "memory");
+        let own = memory.map_or(0, |memory| memory.data_size(&self.store));
+        own.saturating_add(self.store.data().vars_size)
+    }
+
+    /// Calls a function with an input and returns its output. A plug-in that failed must not be called again.
+    pub(super) fn call(
+        &mut self,
+        name: &str,
+        input: Vec<u8>,
+        budget: Budget,
+    ) -> Result<Vec<u8>, WasmError> {
         let failed = |why: String| WasmError::Failed { function: name.to_owned(), why };
-        let Some(function) = self.instance.get_func(&mut self.store, name) else {
+        let Some(function) = self.instance.get_func(&self.store, name) else {
             return Err(WasmError::Unusable(format!("it has no function `{name}`")));
         };
         let shape = function.ty(&self.store);
-        let returns_code = match shape.results().collect::<Vec<_>>().as_slice() {
+        let returns_code = match shape.results() {
             [] => false,
             [ValType::I32] => true,
             _ => return Err(WasmError::Unusable(format!("`{name}` does not return an i32"))),
         };
-        if shape.params().len() > 0 {
+        if !shape.params().is_empty() {
             return Err(WasmError::Unusable(format!("`{name}` takes parameters")));
         }
-        self.store.set_fuel(FUEL).map_err(|err| failed(explain(&err)))?;
         let host = self.store.data_mut();
-        (host.memory, host.error) = (Memory::default(), None);
-        (host.input, host.output) = (input, Vec::new());
+        (host.input, host.output, host.error, host.budget) = (input, Vec::new(), None, budget);
         let mut results = [Val::I32(0)];
         let results = if returns_code { results.as_mut_slice() } else { &mut [] };
-        let called = function.call(&mut self.store, &[], results);
+        let called = self.run(function, results);
         let code = results.first().and_then(Val::i32).unwrap_or(0);
         let host = self.store.data_mut();
+        // What was handed over is not needed any more.
+        (host.memory, host.input) = (Memory::default(), Vec::new());
         match (called, host.error.take()) {
             (Ok(()), None) if code == 0 => Ok(std::mem::take(&mut host.output)),
             (_, Some(said)) => Err(failed(said)),
@@ -127,13 +153,116 @@ impl Plugin {
             (Ok(()), None) => Err(failed(format!("it returned {code}"))),
         }
     }
+
+    /// Runs a function slice by slice until it ends or its budget does.
+    fn run(&mut self, function: Func, results: &mut [Val]) -> Result<(), wasmi::Error> {
+        refuel(&mut self.store, SLICE)?;
+        let mut call = function.call_resumable(&mut self.store, &[], results)?;
+        loop {
+            match call {
+                ResumableCall::Finished => return Ok(()),
+                ResumableCall::HostTrap(trap) => return Err(trap.into_host_error()),
+                ResumableCall::OutOfFuel(paused) => {
+                    refuel(&mut self.store, paused.required_fuel().max(SLICE))?;
+                    call = paused.resume(&mut self.store, results)?;
+                }
+            }
+        }
+    }
 }
 
-/// Says what ended a module, without the list of its functions.
-fn explain(err: &wasmtime::Error) -> String {
-    match err.downcast_ref::<wasmtime::Trap>() {
-        Some(wasmtime::Trap::OutOfFuel) => "it did not come to an end".to_owned(),
-        Some(trap) => trap.to_string(),
-        None => err.root_cause().to_string(),
+/// Takes steps out of the budget for the instructions that run next.
+fn refuel(store: &mut Store<Host>, steps: u64) -> Result<(), wasmi::Error> {
+    store.data_mut().budget.spend(steps).map_err(wasmi::Error::host)?;
+    store.set_fuel(steps)
+}
+
+/// Says what ended a module.
+fn explain(err: &wasmi::Error) -> String {
+    match err.as_trap_code() {
+        Some(TrapCode::OutOfFuel) => Exhausted::Work(START).to_string(),
+        Some(TrapCode::GrowthOperationLimited) => {
+            "it wants more memory than it may have".to_owned()
+        }
+        _ => err.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::budget::Limits;
+    use super::*;
+
+    const FOREVER: Duration = Duration::from_secs(3600);
+
+    /// Runs a module whose imports and body are given, and returns how that failed.
+    fn fails(text: &str, limits: Limits) -> String {
+        let bytes = wat::parse_str(format!("(module {text})")).unwrap();
+        let code = Arc::new(Code::compile("hash".to_owned(), &bytes).unwrap());
+        let budget = Budget::new(limits, Arc::default());
+        let called = Plugin::start(code, BTreeMap::new(), budget.clone())
+            .and_then(|mut plugin| plugin.call("scale", Vec::new(), budget));
+        called.expect_err("it fails").to_string()
+    }
+
+    #[test]
+    fn a_module_without_end_is_stopped_by_work_and_by_time() {
+        let endless = r#"(func (export "scale") (loop $on (br $on)))"#;
+        let failed = fails(endless, Limits { work: 40 * SLICE, time: FOREVER });
+        assert!(failed.contains("within 40000000 steps"), "{failed}");
+        let limits = Limits { work: u64::MAX, time: Duration::from_millis(1) };
+        let failed = fails(endless, limits);
+        assert!(failed.contains("within 0.001 s"), "{failed}");
+    }
+
+    #[test]
+    fn calls_of_the_host_cost_work_too() {
+        let limits = Limits { work: 40 * SLICE, time: FOREVER };
+        // Some thousand instructions, and half a gigabyte of chance.
+        let random = r#"
+            (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+            (memory (export "memory") 16)
+            (func (export "scale") (local $i i32)
+                (loop $on
+                    (drop (call $random (i32.const 0) (i32.const 1048576)))
+                    (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                    (br_if $on (i32.lt_u (local.get $i) (i32.const 500)))))"#;
+        let failed = fails(random, limits);
+        assert!(failed.contains("within 40000000 steps"), "{failed}");
+    }
+
+    #[test]
+    fn a_start_function_without_end_is_stopped() {
+        let endless = r#"(func $go (loop $on (br $on))) (start $go) (func (export "scale"))"#;
+        let failed = fails(endless, Limits { work: 100 * SLICE, time: FOREVER });
+        assert!(failed.contains("it did not come to an end"), "{failed}");
+    }
+
+    #[test]
+    fn what_the_host_keeps_for_a_module_is_bounded() {
+        let limits = Limits { work: 1000 * SLICE, time: FOREVER };
+        let blocks = r#"
+            (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+            (func (export "scale") (loop $on (drop (call $alloc (i64.const 0))) (br $on)))"#;
+        let failed = fails(blocks, limits);
+        assert!(failed.contains("too much memory"), "{failed}");
+        // As many variables of one byte as it likes, each with a name of its own.
+        let variables = r#"
+            (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+            (import "extism:host/env" "free" (func $free (param i64)))
+            (import "extism:host/env" "store_u64" (func $store (param i64 i64)))
+            (import "extism:host/env" "var_set" (func $remember (param i64 i64)))
+            (func (export "scale") (local $i i64) (local $key i64)
+                (loop $on
+                    (local.set $key (call $alloc (i64.const 8)))
+                    (call $store (local.get $key) (local.get $i))
+                    (call $remember (local.get $key) (local.get $key))
+                    (call $free (local.get $key))
+                    (local.set $i (i64.add (local.get $i) (i64.const 1)))
+                    (br $on)))"#;
+        let failed = fails(variables, limits);
+        assert!(failed.contains("wants to remember more than"), "{failed}");
     }
 }

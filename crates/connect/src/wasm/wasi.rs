@@ -4,25 +4,34 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use wasmtime::{Caller, Extern, ExternType, Linker, Module, Result, Val, bail, format_err};
+use wasmi::{Caller, Error, Extern, ExternType, Linker, Module, Val};
 
+use super::host::spend;
 use super::plugin::Host;
 
 const WASI: &str = "wasi_snapshot_preview1";
 const OK: i32 = 0;
 /// Not an open file.
 const BADF: i32 = 8;
+/// Too many at once.
+const INVAL: i32 = 28;
 /// No such function.
 const NOSYS: i32 = 52;
 
+/// How many texts or events one call may name.
+const MOST: u32 = 1024;
+/// How much of what is printed is logged.
+const SAID: usize = 1000;
+
 type Call<'a> = Caller<'a, Host>;
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Adds what a module can import; the rest of WASI answers that it is not there.
 pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
     linker.allow_shadowing(true);
     for import in module.imports().filter(|i| i.module() == WASI) {
         let ExternType::Func(shape) = import.ty() else { continue };
-        linker.func_new(WASI, import.name(), shape, |_, _, results| {
+        linker.func_new(WASI, import.name(), shape.clone(), |_, _, results| {
             results.iter_mut().for_each(|result| *result = Val::I32(NOSYS));
             Ok(())
         })?;
@@ -30,7 +39,7 @@ pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
     surroundings(linker)?;
     files(linker)?;
     linker.func_wrap(WASI, "proc_exit", |code: i32| -> Result<()> {
-        bail!("it ended itself with the code {code}")
+        Err(Error::new(format!("it ended itself with the code {code}")))
     })?;
     linker.func_wrap(WASI, "sched_yield", || OK)?;
     linker.func_wrap(WASI, "poll_oneoff", poll)?;
@@ -55,8 +64,9 @@ fn surroundings(linker: &mut Linker<Host>) -> Result<()> {
         write(&mut c, out, &1_u64.to_le_bytes())
     })?;
     linker.func_wrap(WASI, "random_get", |mut c: Call<'_>, out: u32, len: u32| {
+        spend(&mut c, u64::from(len))?;
         fastrand::fill(within(memory(&mut c)?, out, len)?);
-        Ok(OK)
+        Ok::<_, Error>(OK)
     })?;
     Ok(())
 }
@@ -86,13 +96,18 @@ fn print(mut c: Call<'_>, fd: u32, parts: u32, count: u32, out: u32) -> Result<i
     if !(1..=2).contains(&fd) {
         return Ok(BADF);
     }
+    if count > MOST {
+        return Ok(INVAL);
+    }
+    spend(&mut c, u64::from(count) * 8)?;
     let mut said = Vec::new();
     let mut written = 0_u32;
     for part in 0..count {
         let memory = memory(&mut c)?;
         let place = within(memory, parts.saturating_add(part.saturating_mul(8)), 8)?;
         let (at, len) = (half(&place[..4]), half(&place[4..]));
-        said.extend(within(memory, at, len)?.iter().take(1000));
+        let room = SAID.saturating_sub(said.len());
+        said.extend(within(memory, at, len)?.iter().take(room));
         written = written.saturating_add(len);
     }
     let said = String::from_utf8_lossy(&said);
@@ -102,6 +117,10 @@ fn print(mut c: Call<'_>, fd: u32, parts: u32, count: u32, out: u32) -> Result<i
 
 /// `poll_oneoff`: nobody sleeps here, so everything that is waited for has happened.
 fn poll(mut c: Call<'_>, waiting: u32, happened: u32, count: u32, out: u32) -> Result<i32> {
+    if count > MOST {
+        return Ok(INVAL);
+    }
+    spend(&mut c, u64::from(count) * 48)?;
     for index in 0..count {
         let memory = memory(&mut c)?;
         let place = within(memory, waiting.saturating_add(index.saturating_mul(48)), 48)?;
@@ -118,6 +137,7 @@ fn half(bytes: &[u8]) -> u32 {
 }
 
 fn write(c: &mut Call<'_>, at: u32, bytes: &[u8]) -> Result<i32> {
+    spend(c, bytes.len() as u64)?;
     let memory = memory(c)?;
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     within(memory, at, len)?.copy_from_slice(bytes);
@@ -128,11 +148,11 @@ fn write(c: &mut Call<'_>, at: u32, bytes: &[u8]) -> Result<i32> {
 fn memory<'a>(c: &'a mut Call<'_>) -> Result<&'a mut [u8]> {
     match c.get_export("memory") {
         Some(Extern::Memory(memory)) => Ok(memory.data_mut(c)),
-        _ => bail!("it exports no memory"),
+        _ => Err(Error::new("it exports no memory")),
     }
 }
 
 fn within(memory: &mut [u8], at: u32, len: u32) -> Result<&mut [u8]> {
     let range = at as usize..(at as usize).saturating_add(len as usize);
-    memory.get_mut(range).ok_or_else(|| format_err!("it points outside of its own memory"))
+    memory.get_mut(range).ok_or_else(|| Error::new("it points outside of its own memory"))
 }

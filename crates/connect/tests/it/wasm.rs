@@ -159,6 +159,22 @@ async fn what_a_module_does_wrong_is_said() {
 }
 
 #[tokio::test]
+async fn a_module_is_stopped_when_its_autoscaler_goes() {
+    let server = serving(module(r#"(func (export "scale") (loop $on (br $on)))"#)).await;
+    let (ask, policy) = (Arc::new(Ask::new()), wasm(&server, &json!({})));
+    let asking = tokio::spawn({
+        let ask = Arc::clone(&ask);
+        async move { failure(&ask, &policy).await }
+    });
+    while !asking.is_finished() {
+        ask.forget("fas");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let why = asking.await.unwrap();
+    assert!(why.contains("nobody waits for its answer any more"), "{why}");
+}
+
+#[tokio::test]
 async fn wasi_is_there_as_far_as_modules_need_it() {
     let printing = format!(
         r#"(data (i32.const 200) "hello") (data (i32.const 300) "\c8\00\00\00\05\00\00\00")
