@@ -155,6 +155,8 @@ fn built_in(resource: &Resource, mut value: Value, is_stored: bool) -> Vec<Field
         errors.retain(|error| error.field.starts_with("metadata.") || !is_absent(error));
         return errors;
     }
+    // A job selects its pods by the uid that the API would give it.
+    value["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     builtin::prepare_create(kind, &mut value, "");
     builtin::validate_create(kind, resource.namespaced, &value)
 }
