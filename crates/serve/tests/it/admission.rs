@@ -75,7 +75,8 @@ async fn the_real_api_server_fills_in_and_refuses_as_the_engine_does() {
         "operations": ["CREATE", "UPDATE"],
     }]);
     let to = PostParams::default();
-    let installed = webhooks.install(&client, &namespace, &[namespace.clone()], &rules).await;
+    let installed =
+        webhooks.install(&client, &namespace, std::slice::from_ref(&namespace), &rules).await;
 
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let (here, there): (Api<Fleet>, Api<Fleet>) =

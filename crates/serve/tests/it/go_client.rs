@@ -89,7 +89,7 @@ async fn go_clients_can_decode_every_answer_of_the_engine() {
 async fn go_clients_can_tell_errors_apart() {
     let world = World::new().await;
     let _allocator = world.delegate().await;
-    let mut replay = Replay::new(world.engine.client(), "go").await;
+    let replay = Replay::new(world.engine.client(), "go").await;
     let namespace = replay.namespaces().remove(0);
     let fleets = format!("/apis/agones.dev/v1/namespaces/{namespace}/fleets");
     let allocations =
