@@ -45,6 +45,8 @@ struct Contents {
     /// The power goes after so many more operations.
     steps_left: Option<usize>,
     is_full: bool,
+    /// Whether a full disk takes every write, and says that it is full only when they are synced.
+    fails_late: bool,
 }
 
 impl Simulated {
@@ -57,6 +59,7 @@ impl Simulated {
             random: Random(seed),
             steps_left: None,
             is_full: false,
+            fails_late: false,
         };
         Self(Arc::new(Mutex::new(contents)))
     }
@@ -76,7 +79,9 @@ impl Simulated {
 
     /// Says whether there is no room.
     pub(super) fn set_full(&self, is_full: bool) {
-        self.lock().is_full = is_full;
+        let mut contents = self.lock();
+        contents.is_full = is_full;
+        contents.fails_late = contents.random.below(2) == 0;
     }
 
     /// Cuts the power, if it is not off yet, and turns it on again.
@@ -180,8 +185,7 @@ impl StorageBackend for Simulated {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut contents = self.lock();
-        // A full disk refuses some writes at once, and others only when they are synced.
-        if contents.is_full && contents.random.below(2) == 0 {
+        if contents.is_full && !contents.fails_late && contents.random.below(4) == 0 {
             return contents.full();
         }
         let offset = usize::try_from(offset).unwrap();
