@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask check`, `test`, `bench`, `generate`, `kube`.
+//! Developer commands: `cargo xtask check`, `test`, `bench`, `hostile`, `generate`, `kube`.
 //!
 //! This program stays small, because every command waits for it to build; what needs the project's crates is a
 //! package or a test of its own, which these commands start.
@@ -44,6 +44,15 @@ enum Command {
         #[arg(long)]
         short: bool,
     },
+    /// Send generated hostile requests to a running `plimsoll up`; `cargo xtask test` sends a few thousand of them
+    Hostile {
+        /// How many
+        #[arg(long, value_name = "N", default_value_t = 50_000)]
+        requests: u64,
+        /// Which ones: the seed that an earlier run has printed [default: others each time]
+        #[arg(long, value_name = "S")]
+        seed: Option<u64>,
+    },
     /// Write generated files anew: Kubernetes' types, CRDs, output in the documentation
     Generate,
 }
@@ -73,6 +82,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Kube => kube::command(),
         Command::Conformance { short } => conformance::command(short),
+        Command::Hostile { requests, seed } => test::hostile(requests, seed),
         Command::Generate => {
             xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate"])?;
             test::bless()

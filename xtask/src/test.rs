@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything the tests need, then the tests.
 
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use xtask::docker::Docker;
 use xtask::kube::{Binaries, Cluster, Options, Program};
@@ -43,6 +44,17 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
     drop((cluster, docker));
     // A filter names tests of our own; without one, Kubernetes' tests have their say too.
     if filter.is_none() { conformance::command(true) } else { Ok(()) }
+}
+
+/// Runs the test with hostile requests, in a release build.
+pub(crate) fn hostile(requests: u64, seed: Option<u64>) -> anyhow::Result<()> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let mut command = Command::new("cargo");
+    command.args(["test", "--release", "--locked", "--package", "plimsoll", "--test", "it"]);
+    command.args(["hostile", "--", "--nocapture"]);
+    command.env("PLIMSOLL_TEST_HOSTILE", requests.to_string());
+    command.env("PLIMSOLL_TEST_HOSTILE_SEED", seed.unwrap_or_else(now).to_string());
+    run::command(&mut command)
 }
 
 /// Names the cluster that tests compare with.

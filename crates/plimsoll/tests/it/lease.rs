@@ -169,6 +169,6 @@ async fn lease(client: &Client) -> LeaseSpec {
     leases.get("plimsoll-controller-lock").await.unwrap().spec.unwrap()
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -8,6 +8,7 @@ mod completions;
 mod evaluate;
 mod fleets;
 mod guide;
+mod hostile;
 mod install;
 mod kill;
 mod kubectl;
