@@ -65,17 +65,18 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
 
 /// Says what the API said, for people: its message where it answered, and else what went wrong on the way.
 pub(crate) fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        kube::Error::Api(status) => format!("the API answered {}: {}", status.code, status.reason),
-        other => {
-            let mut cause: &dyn std::error::Error = other;
-            while let Some(deeper) = cause.source() {
-                cause = deeper;
-            }
-            cause.to_string()
-        }
+    if let kube::Error::Api(status) = error {
+        return if status.message.is_empty() {
+            format!("the API answered {}: {}", status.code, status.reason)
+        } else {
+            status.message.clone()
+        };
     }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ use serde_json::value::RawValue;
 
 /// An object, or what is known of one that cannot be read.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every value is an object, which is far larger still"
+)]
 pub enum Lenient<K> {
     /// It was read.
     Object(K),

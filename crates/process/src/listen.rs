@@ -82,13 +82,16 @@ pub enum Known {
     ByService,
 }
 
+/// Tells whether a client that showed these certificates is let in.
+pub type ClientCheck = dyn Fn(Option<&[CertificateDer<'_>]>) -> bool + Send + Sync;
+
 /// TLS for one connection. A client whose certificate was verified is known.
 #[derive(Clone)]
 pub struct Tls {
     /// What to show, and what to ask for.
     pub config: Arc<ServerConfig>,
     /// Whether a client with these certificates may go on; that they are genuine was checked before.
-    pub admits: Arc<dyn Fn(Option<&[CertificateDer<'_>]>) -> bool + Send + Sync>,
+    pub admits: Arc<ClientCheck>,
 }
 
 /// How a listener is set up.

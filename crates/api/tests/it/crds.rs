@@ -64,6 +64,9 @@ fn unknown_formats(value: &serde_json::Value, path: &str) -> Vec<String> {
             let all = items.iter().enumerate().map(|(index, item)| (index.to_string(), item));
             all.flat_map(inner).collect()
         }
-        _ => Vec::new(),
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => Vec::new(),
     }
 }

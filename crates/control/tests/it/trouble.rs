@@ -43,7 +43,7 @@ async fn a_fleet_that_nothing_admits_has_as_many_servers_as_it_asks_for() {
     assert_eq!(counts.lock().unwrap()["POST gameservers"], 2, "none was made in vain");
     for server in cluster.servers().await {
         assert_eq!(server.finalizers(), ["agones.dev/controller"]);
-        let rooms = server.status.unwrap().counters.unwrap()["rooms"].clone();
+        let rooms = server.status.unwrap().counters.unwrap()["rooms"];
         assert_eq!((rooms.count, rooms.capacity), (1, 5), "its SDK server finds them");
     }
 }

@@ -150,10 +150,11 @@ fn settle(seen: &Seen, place: Place) -> Need {
     match place {
         Place::Nowhere | Place::Unknown => Need::Nothing,
         Place::Unschedulable => first(seen.state, &[Event::PodCreated]),
-        Place::PortsTaken => match first(seen.state, &[Event::PodCreated]) {
-            Need::Nothing if seen.state.is_before_pod() => Need::OtherPorts,
-            need => need,
-        },
+        Place::PortsTaken => {
+            let need = first(seen.state, &[Event::PodCreated]);
+            let is_waiting = need == Need::Nothing && seen.state.is_before_pod();
+            if is_waiting { Need::OtherPorts } else { need }
+        }
         Place::Here | Place::Elsewhere if !seen.is_placed => {
             let moved = first(seen.state, &[Event::PodScheduled, Event::ReadyConfirmed]);
             // A process may say that it is in use before its address was written.

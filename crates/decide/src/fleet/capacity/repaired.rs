@@ -69,7 +69,8 @@ impl Room<'_> {
             let keeps_buffer = next.capacity.saturating_sub(next.count) >= wanted;
             // A maximum that is smaller than one server still allows one, or it would come and go.
             let is_beyond = sum.capacity > max && to > 1;
-            if !is_beyond && !(keeps_buffer && next.capacity >= min) {
+            let may_go = keeps_buffer && next.capacity >= min;
+            if !is_beyond && !may_go {
                 if keeps_buffer && sum.capacity <= max {
                     reasons.push(Reason::AtMinimum { asked: next.capacity, min });
                 }

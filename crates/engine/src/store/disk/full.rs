@@ -130,5 +130,11 @@ async fn what_the_engine_does_by_itself_waits_until_the_disk_has_room() {
 }
 
 fn core(medium: &Simulated) -> Arc<Core> {
-    Core::new(open(medium), Clock::system(), &Access::fresh().unwrap(), identity::random())
+    Core::new(
+        open(medium),
+        Clock::system(),
+        process::Supervisor::new(),
+        &Access::fresh().unwrap(),
+        identity::random(),
+    )
 }

@@ -71,7 +71,8 @@ pub(super) fn request(random: &mut Random) -> Request {
                 "status", "scale", "log", "exec", "eviction", "binding", "proxy", "nonsense",
             ]);
             let body = body::changed(json!({"spec": {"replicas": 1}, "status": {}}), random, true);
-            with_body(*random.pick(&["GET", "PUT", "POST"]), format!("{at}/{part}"), json, body)
+            let method: &str = random.pick::<&str>(&["GET", "PUT", "POST"]);
+            with_body(method, format!("{at}/{part}"), json, body)
         }
         _ => {
             let (kind, body) = match random.below(2) {
@@ -215,7 +216,8 @@ fn odd_headers(request: &mut Request, random: &mut Random) {
     }
 }
 
-/// Gives a valid object of some kind.
+/// Returns a valid object of some kind.
+#[expect(clippy::too_many_lines, reason = "a table of objects")]
 fn sample(random: &mut Random, namespace: &str, name: &str) -> Sample {
     let in_namespace =
         |group: &str, plural: &str| format!("/{group}/namespaces/{namespace}/{plural}");

@@ -32,7 +32,7 @@ fn count(value: &Value) -> u64 {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
         Value::Object(members) => members.values().map(count).sum(),
-        _ => 0,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -45,7 +45,7 @@ fn nth<'a>(value: &'a mut Value, at: &mut u64) -> Option<&'a mut Value> {
     match value {
         Value::Array(items) => items.iter_mut().find_map(|item| nth(item, at)),
         Value::Object(members) => members.values_mut().find_map(|member| nth(member, at)),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn aliases() -> Vec<u8> {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = format!("*a{}", level - 1);
-        text += &format!("a{level}: &a{level} [{}]\n", vec![before.as_str(); 9].join(", "));
+        text += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 9].join(", "));
     }
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: aliases}}\n{text}").into_bytes()
 }
