@@ -30,8 +30,8 @@ fn an_unknown_kind_is_named_once_in_words_and_without_colours() {
     let last = said.lines().last().unwrap();
     assert_eq!(
         last,
-        "plimsoll: could not apply unknown/a: the API has no kind Unknown in example.com/v1; \
-         apply its CustomResourceDefinition first"
+        "plimsoll: could not apply unknown/a: no kind `Unknown` is served at `example.com/v1`; check \
+         apiVersion and kind, or apply its CustomResourceDefinition first"
     );
 }
 

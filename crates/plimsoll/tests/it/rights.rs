@@ -111,7 +111,8 @@ impl Drop for Account {
 fn bind_account(manifests: &str, name: &str) -> String {
     let documents = manifests.split("---\n").map(|text| {
         let Ok(mut object) = serde_saphyr::from_str::<Value>(text) else { return String::new() };
-        for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+        let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
             let is_sdk = object_is_sdk(subject);
             subject["name"] = json!(if is_sdk { "agones-sdk" } else { "plimsoll" });
         }

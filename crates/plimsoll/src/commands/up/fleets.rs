@@ -54,7 +54,7 @@ async fn wait(client: &Client, namespace: &str, name: &str) -> anyhow::Result<()
     Ok(())
 }
 
-/// Tells whether every game server of a fleet has a pod that runs: what an earlier process left is not up.
+/// Tells whether every game server of a fleet is up and has a pod that runs: the fleet's status may be that of an earlier process.
 async fn runs(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<bool> {
     let servers: Api<GameServer> = Api::namespaced(client.clone(), namespace);
     let of_fleet = ListParams::default().labels(&format!("agones.dev/fleet={fleet}"));
@@ -63,7 +63,11 @@ async fn runs(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<b
     let running = ListParams::default().fields("status.phase=Running");
     let running: BTreeSet<String> =
         pods.list_metadata(&running).await?.iter().map(|pod| pod.name_any()).collect();
-    Ok(servers.iter().all(|server| running.contains(&server.name_any())))
+    let is_up = |server: &GameServer| {
+        let state = server.status.as_ref().map(|status| status.state.as_str());
+        matches!(state, Some("Ready" | "Reserved" | "Allocated"))
+    };
+    Ok(servers.iter().all(|server| is_up(server) && running.contains(&server.name_any())))
 }
 
 /// Lists the game servers of a fleet with their addresses, and says how to reach one.
