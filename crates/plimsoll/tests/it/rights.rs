@@ -89,9 +89,11 @@ impl Account {
         Client::try_from(config).unwrap()
     }
 
+    /// Asks whether the account may do something to what kubectl's arguments name.
     fn may(&self, verb: &str, what: &str, namespace: &str) -> bool {
         let caller = format!("system:serviceaccount:{}:plimsoll", self.name);
-        let args = ["auth", "can-i", verb, what, "-n", namespace, "--as", &caller];
+        let mut args = vec!["auth", "can-i", verb, "-n", namespace, "--as", &caller];
+        args.extend(what.split(' '));
         self.kubectl(&args, "").status.success()
     }
 }
@@ -202,7 +204,7 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
         ("get", "leases.coordination.k8s.io/plimsoll-controller-lock", "kube-system"),
         ("delete", "nodes", name),
         ("patch", "nodes", name),
-        ("create", "pods/eviction", name),
+        ("create", "pods --subresource=eviction", name),
         ("create", "fleets.agones.dev", name),
         ("delete", "fleets.agones.dev", name),
         ("delete", "nodegroups.plimsoll.dev", name),
