@@ -63,9 +63,10 @@ fn append(text: &mut String, cause: &str) {
     if cause.is_empty() || text.contains(cause) {
         return;
     }
-    // What it begins with may be what the text ends with.
+    // The parts that it begins with may be those that the text ends with.
     let ends = cause.match_indices(": ").map(|(at, _)| at);
-    let overlap = ends.filter(|end| text.ends_with(&cause[..*end])).last();
+    let is_said = |head: &str| text == head || text.ends_with(&format!(": {head}"));
+    let overlap = ends.filter(|end| is_said(&cause[..*end])).last();
     match overlap {
         Some(end) => text.push_str(&cause[end..]),
         None => {
