@@ -83,12 +83,17 @@ const ERROR_KEPT_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether a server is lost: its set deletes it and makes another.
 pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
-    let is_due = || backoff::kept_until(server) <= now;
+    written_off_at(server).is_some_and(|at| at <= now)
+}
+
+/// Returns the moment from which a server that failed is replaced; `None` for one that did not fail.
+fn written_off_at(server: &GameServer) -> Option<Timestamp> {
+    let kept_until = backoff::kept_until(server);
     match server.state {
-        State::Unhealthy => is_due(),
+        State::Unhealthy => Some(kept_until),
         State::Error => {
-            let is_old = |at: Timestamp| now.duration_since(at) >= ERROR_KEPT_FOR;
-            server.errored_at.is_none_or(is_old) && is_due()
+            let end = |at: Timestamp| at.saturating_add(ERROR_KEPT_FOR).unwrap_or(Timestamp::MAX);
+            Some(server.errored_at.map_or(kept_until, |at| end(at).max(kept_until)))
         }
         State::PortAllocation
         | State::Creating
@@ -99,7 +104,7 @@ pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
         | State::Allocated
         | State::Reserved
         | State::Shutdown
-        | State::Unknown => false,
+        | State::Unknown => None,
     }
 }
 
@@ -171,24 +176,7 @@ fn kept_ones(candidates: &[&GameServer], now: Timestamp) -> Vec<Kept> {
 
 /// Finds the moment at which the first of those that are kept for now is written off.
 fn wake_at(candidates: &[&GameServer], now: Timestamp) -> Option<Timestamp> {
-    let end = |s: &&GameServer| match s.state {
-        State::Unhealthy => Some(backoff::kept_until(s)),
-        State::Error => {
-            let seen = s.errored_at?.checked_add(ERROR_KEPT_FOR).ok()?;
-            Some(seen.max(backoff::kept_until(s)))
-        }
-        State::PortAllocation
-        | State::Creating
-        | State::Starting
-        | State::Scheduled
-        | State::RequestReady
-        | State::Ready
-        | State::Allocated
-        | State::Reserved
-        | State::Shutdown
-        | State::Unknown => None,
-    };
-    candidates.iter().filter_map(end).filter(|at| *at > now).min()
+    candidates.iter().filter_map(|server| written_off_at(server)).filter(|at| *at > now).min()
 }
 
 #[cfg(test)]
