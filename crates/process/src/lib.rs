@@ -6,4 +6,4 @@ pub mod log;
 mod supervise;
 
 pub use clock::Clock;
-pub use supervise::{Supervised, Supervisor, TaskEnded};
+pub use supervise::{Supervised, Supervisor, TaskEnded, catch_panic};

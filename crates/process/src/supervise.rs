@@ -100,6 +100,22 @@ impl Supervisor {
         Supervised { shared: Arc::clone(&self.shared), number, task: Some(task) }
     }
 
+    /// Runs what `work` returns until it once ends without a panic.
+    pub async fn complete<F, Fut>(&self, name: impl Into<String>, mut work: F)
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = ()>,
+    {
+        let number = self.shared.add(name.into());
+        let _added = Supervised { shared: Arc::clone(&self.shared), number, task: None };
+        // Also the making of the future may panic.
+        while let Err(cause) = catch_panic(async { work().await }).await {
+            let Some(pause) = self.shared.fail(number, &cause) else { return };
+            tokio::time::sleep(pause).await;
+            self.shared.restart(number);
+        }
+    }
+
     /// Runs `work` on a thread of its own; the process has to end when it panics.
     pub fn spawn_thread(
         &self,
@@ -169,10 +185,15 @@ where
 
 /// Runs a task, and returns why it ended.
 async fn outcome(work: impl Future<Output = ()>) -> String {
-    match AssertUnwindSafe(work).catch_unwind().await {
+    match catch_panic(work).await {
         Ok(()) => "it returned".to_owned(),
-        Err(panic) => panic_text(&*panic),
+        Err(cause) => cause,
     }
+}
+
+/// Runs `work`, and returns what a panic in it said. Whatever `work` shares with others has to bear that it breaks off anywhere.
+pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| panic_text(&*panic))
 }
 
 /// Returns what a panic said.

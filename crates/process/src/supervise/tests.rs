@@ -84,3 +84,30 @@ async fn a_task_that_nobody_wants_any_more_is_no_problem() {
     tokio::task::yield_now().await;
     assert_eq!(supervisor.problems(), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_with_an_end_is_done_again_until_it_gets_there() {
+    let supervisor = Supervisor::new();
+    let starts = AtomicU32::new(0);
+    let work = || async {
+        let start = starts.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(start >= 2, "start {start} is unlucky");
+    };
+    let seen = async {
+        until(|| !supervisor.problems().is_empty()).await;
+        supervisor.problems()
+    };
+    let ((), seen) = tokio::join!(supervisor.complete("deletion", work), seen);
+    assert_eq!(seen, ["deletion ended unexpectedly: it panicked: start 0 is unlucky"]);
+    assert_eq!(starts.load(Ordering::Relaxed), 3);
+    assert_eq!(supervisor.problems(), Vec::<String>::new(), "it is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_with_an_end_that_nobody_waits_for_any_more_is_no_problem() {
+    let supervisor = Supervisor::new();
+    let forever = supervisor.complete("deletion", || async { panic!("no luck") });
+    assert!(tokio::time::timeout(Duration::from_secs(5), forever).await.is_err());
+    assert_eq!(supervisor.problems(), Vec::<String>::new());
+}
