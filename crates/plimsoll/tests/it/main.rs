@@ -12,6 +12,7 @@ mod hostile;
 mod install;
 mod kill;
 mod kubectl;
+mod large;
 mod lease;
 mod logs;
 mod nodes;
