@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use process::{Clock, Supervised, Supervisor};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
 use crate::delegate::Delegates;
@@ -33,6 +33,8 @@ pub(crate) struct Core {
     stopping: watch::Sender<bool>,
     /// The addresses that services have.
     pub(crate) addresses: Addresses,
+    /// Says that a CustomResourceDefinition was written.
+    pub(crate) definition_written: Notify,
     /// The definitions whose deletion is being carried out.
     terminating: Mutex<BTreeSet<String>>,
 }
@@ -58,6 +60,7 @@ impl Core {
             token: access.token.clone(),
             stopping: watch::Sender::new(false),
             addresses: Addresses::default(),
+            definition_written: Notify::new(),
             terminating: Mutex::default(),
         })
     }
@@ -96,8 +99,7 @@ impl Core {
     pub(crate) fn notice(self: &Arc<Self>, resource: &Resource) {
         if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             crate::crd::sync(self);
-            let core = Arc::clone(self);
-            tokio::spawn(async move { crate::crd::settle(&core).await });
+            self.definition_written.notify_one();
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use definition::{default, prepare_create, prepare_update, validate, warnings};
-pub(crate) use serve::{FINALIZER, install, resources, settle, sync};
+pub(crate) use serve::{FINALIZER, install, resources, start, sync};
 
 use crate::builtin::field::FieldError;
 use crate::members::Before;

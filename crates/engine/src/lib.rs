@@ -122,6 +122,7 @@ impl Engine {
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
         crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        crd::start(&engine.core);
         keep::start(&engine.core);
         Ok(engine)
     }

@@ -178,8 +178,22 @@ fn is_accepted(crd: &Value, all: &[(Object, Value)]) -> bool {
     is_established(crd) || conflict(crd, all).is_none()
 }
 
+/// Starts to settle definitions: at once, and whenever one was written. It ends when the engine stops.
+pub(crate) fn start(core: &Arc<Core>) {
+    let of_task = Arc::clone(core);
+    core.keep(core.supervisor.spawn("status of CustomResourceDefinitions", move || {
+        let core = Arc::clone(&of_task);
+        async move {
+            loop {
+                settle(&core).await;
+                core.definition_written.notified().await;
+            }
+        }
+    }));
+}
+
 /// Brings the status of every definition up to date, and carries out deletions.
-pub(crate) async fn settle(core: &Arc<Core>) {
+async fn settle(core: &Arc<Core>) {
     for (object, crd) in definitions(core) {
         let name = text(&crd["metadata"], "name").to_owned();
         if crd["metadata"]["deletionTimestamp"].is_string() {
@@ -251,7 +265,8 @@ fn start_finishing(core: &Arc<Core>, name: String) {
     }
     let core = Arc::clone(core);
     tokio::spawn(async move {
-        finish(&core, &name).await;
+        let task = format!("deletion of CustomResourceDefinition {name}");
+        core.supervisor.complete(task, || finish(&core, &name)).await;
         core.terminating().remove(&name);
     });
 }
@@ -353,7 +368,8 @@ pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
         }
     }
     sync(core);
-    // What was on its way when the engine stopped goes on.
-    settle(core).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
