@@ -47,7 +47,10 @@ impl Keeper {
         let mut failures = 0;
         loop {
             let began = Instant::now();
-            let ended = self.run_once().await;
+            let ended = match ::process::catch_panic(self.run_once()).await {
+                Ok(ended) => ended,
+                Err(cause) => Some(self.fail(cause).await),
+            };
             drop(self.first.take());
             if began.elapsed() > STEADY_AFTER {
                 failures = 0;
@@ -141,6 +144,31 @@ impl Keeper {
             self.pod.publish().await;
         }
         Some(exit)
+    }
+
+    /// Notes that a run of the container ended with a panic; what ran has ended with it.
+    async fn fail(&self, cause: String) -> Exit {
+        tracing::error!(
+            namespace = &*self.pod.object.namespace,
+            pod = &*self.pod.object.name,
+            container = self.container.name,
+            cause,
+            "the task of a container ended; the container has failed"
+        );
+        let exit = Exit { code: 2, signal: None, message: cause };
+        let to = self.pod.machine.core.clock.now();
+        self.pod.set(self.index, |container| {
+            let from = match &container.state {
+                State::Running { since } => *since,
+                State::Waiting { .. } | State::Ended(_) => to,
+            };
+            let message = exit.message.clone();
+            container.state =
+                State::Ended(Ended { code: exit.code, signal: None, message, from, to });
+            (container.is_ready, container.is_started) = (false, false);
+        });
+        self.pod.publish().await;
+        exit
     }
 
     /// Starts the container, and gives its environment.

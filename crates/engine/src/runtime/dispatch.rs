@@ -39,6 +39,7 @@ pub(super) enum Wish {
 }
 
 /// A pod to be run.
+#[derive(Clone)]
 pub(super) struct Task {
     pub(super) object: PodRef,
     pub(super) pod: Arc<Pod>,
@@ -109,6 +110,35 @@ async fn asked(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
     stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default()
 }
 
+/// Runs a pod until it is gone. One whose task panics has failed: what it ran ended with the task.
+async fn run_or_fail<Fut>(
+    machine: Arc<Machine>,
+    task: Task,
+    run: impl FnOnce(Arc<Machine>, Task) -> Fut,
+) where
+    Fut: Future<Output = ()>,
+{
+    let (core, failed) = (Arc::clone(&machine.core), task.clone());
+    let Err(cause) = process::catch_panic(run(machine, task)).await else { return };
+    let (namespace, name) = (&*failed.object.namespace, &*failed.object.name);
+    tracing::error!(namespace, pod = name, cause, "the task of a pod ended; the pod has failed");
+    let message = format!("the task that ran the pod ended: {cause}");
+    let ending = format!("end of pod {namespace}/{name}");
+    core.supervisor.complete(ending, || fail(&core, failed.clone(), &message)).await;
+}
+
+/// Lets a pod fail that nothing runs any more, and removes it when it is deleted.
+async fn fail(core: &Core, mut task: Task, message: &str) {
+    if *task.wish.borrow() == Wish::Run {
+        recover::fail(core, &task.object, "TaskPanicked", message).await;
+    }
+    let wish = task.until_unwanted().await;
+    core.logs.forget(&task.object.uid);
+    if let Wish::Stop(_) = wish {
+        task.object.remove().await;
+    }
+}
+
 fn tell(whom: &watch::Sender<Wish>, wish: Wish) {
     whom.send_if_modified(|now| std::mem::replace(now, wish) != wish);
 }
@@ -147,7 +177,7 @@ impl Dispatcher {
         }
         let core = &self.core;
         let ending = lost.iter().map(|(pod, is_going)| async move {
-            if *is_going { pod.remove().await } else { recover::fail(core, pod).await }
+            if *is_going { pod.remove().await } else { recover::restarted(core, pod).await }
         });
         futures::stream::iter(ending).buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
     }
@@ -235,9 +265,9 @@ impl Dispatcher {
         let task = Task { object, pod: Arc::new(pod), wish: wanted };
         let machine = Arc::clone(&self.machine);
         if self.simulated.contains(&*head.spec.node_name) {
-            self.tasks.spawn(simulate::run(machine, task));
+            self.tasks.spawn(run_or_fail(machine, task, simulate::run));
         } else {
-            self.tasks.spawn(super::pod::run(machine, task));
+            self.tasks.spawn(run_or_fail(machine, task, super::pod::run));
         }
         let running = Running { key: Arc::clone(key), node: head.spec.node_name, wish };
         self.running.insert(head.metadata.uid, running);

@@ -5,6 +5,7 @@
 //! network; each pod with a network of its own has another, which never leaves it.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::{mpsc, oneshot};
@@ -45,7 +46,8 @@ impl Spawner {
             let is_inside = entered.is_ok();
             let _ = ready.send(entered);
             while is_inside && let Some(job) = queue.blocking_recv() {
-                job();
+                // The children of this thread end with it, so it outlives a panic. Who asked for the job hears of it.
+                let _ = catch_unwind(AssertUnwindSafe(job));
             }
         })?;
         is_ready.await.map_err(|_| io::Error::other("the thread ended"))??;
@@ -59,8 +61,22 @@ impl Spawner {
     ) -> io::Result<T> {
         let (done, result) = oneshot::channel();
         let job: Job = Box::new(move || drop(done.send(job())));
-        let ended = || io::Error::other("the thread that starts processes has ended");
-        self.jobs.send(job).await.map_err(|_| ended())?;
-        result.await.map_err(|_| ended())?
+        let ended = |_| io::Error::other("the thread that starts processes has ended");
+        self.jobs.send(job).await.map_err(ended)?;
+        result.await.map_err(|_| io::Error::other("starting it panicked"))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_thread_outlives_a_job_that_panics() {
+        let spawner = Spawner::on_host().await.unwrap();
+        let refused = spawner.run::<()>(|| panic!("on purpose")).await.unwrap_err();
+        assert_eq!(refused.to_string(), "starting it panicked");
+        let done_by = spawner.run(|| Ok(std::thread::current().name().map(str::to_owned))).await;
+        assert_eq!(done_by.unwrap().as_deref(), Some("plimsoll-host"));
     }
 }

@@ -14,6 +14,7 @@ mod pods;
 mod restart;
 mod runtime;
 mod schedule;
+mod store_panic;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

@@ -4,6 +4,7 @@ mod docker;
 mod endings;
 mod kubectl;
 mod networks;
+mod panics;
 mod probes;
 mod processes;
 mod programs;
