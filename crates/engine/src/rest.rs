@@ -28,6 +28,7 @@ mod system;
 mod update;
 mod warnings;
 mod watch;
+mod write;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -16,7 +16,7 @@ use crate::rest::{self, Body, Caller};
 use crate::status::Status;
 
 /// The largest body of a request.
-const BODY_LIMIT: usize = 3 << 20;
+pub(crate) const BODY_LIMIT: usize = 3 << 20;
 /// How long a client may take to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 

@@ -87,3 +87,32 @@ async fn an_object_that_cannot_be_read_neither_hides_the_others_nor_stops_the_st
     assert_eq!(send(&engine, "DELETE", in_gone, "").await.0, 200);
     assert_eq!(send(&engine, "GET", &format!("{in_gone}/deep"), "").await.0, 404);
 }
+
+#[tokio::test]
+async fn an_object_that_is_larger_than_the_limit_is_read_made_smaller_and_deleted() {
+    const NODE: &str = "/api/v1/nodes/large";
+    const STATUS: &str = "/api/v1/nodes/large/status";
+    let dir = tempfile::tempdir().unwrap();
+    let metadata = json!({"name": "large", "uid": "l", "finalizers": ["example.dev/wait"]});
+    let large = "x".repeat(4 << 20);
+    let status = json!({"images": [{"names": [large]}], "volumesInUse": [large, large]});
+    let node = json!({"metadata": metadata, "spec": {}, "status": status});
+    store(dir.path(), &[("nodes", "large", node)]).await;
+    let engine = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+    let (code, read, _) = send(&engine, "GET", NODE, "").await;
+    assert!(code == 200 && read.len() > 12 << 20);
+    let larger = r#"{"status":{"nodeInfo":{"kernelVersion":"x"}}}"#;
+    let (code, refused, _) = send(&engine, "PATCH", STATUS, larger).await;
+    assert_eq!(code, 413, "{refused}");
+    for (method, path, body, code) in [
+        // Smaller, but still larger than the limit.
+        ("PATCH", STATUS, r#"{"status":{"images":null}}"#, 200),
+        ("DELETE", NODE, "", 200),
+        ("GET", NODE, "", 200),
+        ("PATCH", NODE, r#"{"metadata":{"finalizers":null}}"#, 200),
+        ("GET", NODE, "", 404),
+    ] {
+        let answer = send(&engine, method, path, body).await;
+        assert_eq!(answer.0, code, "{method} {path} {body}: {:.200}", answer.1);
+    }
+}

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, addresses, convert, decode, meta, owner, refusal, refused, strategy};
+use super::write::NotStored;
+use super::{Call, Reply, addresses, convert, decode, meta, owner, refusal, strategy};
 use crate::status::{Answer, Status};
-use crate::store::{Body, Object, Write, WriteError};
+use crate::store::{Body, Object, Write};
 
 /// How many names are tried for an object that has only the beginning of one, as a real server does.
 const NAMES: usize = 8;
@@ -113,9 +114,9 @@ pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<
     let body = Body::new(&convert::kept(&call.resource, &object));
     let collection = Arc::clone(&call.resource.storage);
     let write = Write { collection, key: Arc::from(key), expected: None, body: Some(body) };
-    let stored = store.write(write).await.map_err(|err| match err {
-        WriteError::Conflict => Status::already_exists(&call.resource, name),
-        failed @ WriteError::Failed(_) => refused(&call.resource, name, failed),
+    let stored = call.write(&call.resource, name, None, write).await.map_err(|err| match err {
+        NotStored::Conflict => Status::already_exists(&call.resource, name),
+        NotStored::Refused(status) => status,
     })?;
     call.core.notice(&call.resource);
     Ok(Written::Stored(stored))

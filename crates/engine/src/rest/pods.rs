@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
 use super::delete::{self, Options, Outcome};
+use super::write::NotStored;
 use super::{Call, Reply, decode, form, meta, update};
 use crate::selector::Labels;
 use crate::status::{Answer, Status};
-use crate::store::{Body, Parts, Write, WriteError};
+use crate::store::{Body, Parts, Write};
 
 /// Gives how long a pod may take to end, as its deletion or the pod itself says. One that runs nowhere needs no time.
 pub(super) fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
@@ -187,10 +188,10 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
             expected: Some(seen.version()),
             body: Some(Body::new(&budget)),
         };
-        match call.core.store.write(write).await {
+        match call.write(budgets, meta::text(&budget, "name"), Some(&seen), write).await {
             Ok(_) => return Ok(()),
-            Err(WriteError::Conflict) => {}
-            Err(WriteError::Failed(why)) => return Err(Status::unavailable(why)),
+            Err(NotStored::Conflict) => {}
+            Err(NotStored::Refused(status)) => return Err(status),
         }
     }
 }

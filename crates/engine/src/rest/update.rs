@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
-use super::{Call, Reply, addresses, convert, decode, meta, owner, refused, strategy};
+use super::write::NotStored;
+use super::{Call, Reply, addresses, convert, decode, meta, owner, strategy};
 use crate::fields;
 use crate::resource::Subresource;
 use crate::status::{Answer, Status};
@@ -123,14 +124,14 @@ pub(super) async fn change(
         // Many wait for the disk at the same time: what they do not need is let go before.
         drop(old);
         let last = is_gone.then_some(new);
-        match call.core.store.write(write).await {
+        match call.write(resource, name, Some(&seen), write).await {
             Ok(stored) => {
                 call.core.notice(resource);
                 let written = last.map_or(Written::Stored(stored), Written::WouldBe);
                 return Ok(Changed { written, is_new: false });
             }
-            Err(WriteError::Conflict) => {}
-            Err(err) => return Err(refused(resource, name, err)),
+            Err(NotStored::Conflict) => {}
+            Err(NotStored::Refused(status)) => return Err(status),
         }
     }
     Err(Status::stale(resource, name))
@@ -199,7 +200,7 @@ fn ends_with(call: &Call, new: &Value, old: &Value) -> bool {
     is_free && call.subresource != Some(Subresource::Scale)
 }
 
-/// Stores a change to an object that was just read, whoever asked for it.
+/// Marks an object that was just read as being deleted. That adds little, and any object can be deleted: its size is not checked.
 pub(super) async fn replace(call: &Call, seen: &Object, new: &Value) -> Result<Object, WriteError> {
     let name = meta::text(new, "name");
     let key = Arc::from(call.resource.key(Some(meta::text(new, "namespace")), name));

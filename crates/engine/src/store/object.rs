@@ -206,6 +206,11 @@ impl Body {
         Some(body)
     }
 
+    /// Returns how many bytes its JSON has.
+    pub(crate) fn size(&self) -> usize {
+        self.whole.len()
+    }
+
     /// Tells whether an object already is this.
     pub(crate) fn is_same(&self, object: &Object) -> bool {
         self.whole.len() == object.body.len() && self.whole == object.body.bytes()

@@ -4,6 +4,7 @@ mod addresses;
 mod definitions;
 mod depth;
 mod lists;
+mod sizes;
 mod waits;
 
 use std::sync::mpsc;
