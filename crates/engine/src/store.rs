@@ -37,7 +37,10 @@ pub struct History {
     pub keep_for: Duration,
     /// No more than this many changes are kept.
     pub at_most: usize,
-    /// Changes that take more than this many bytes together, as they are packed, are not kept.
+    /// Changes that take more than this many bytes together, as they are packed, are not kept. What a watcher has yet to read is
+    /// kept up to four times this size, or 16 MiB if that is more. On the disk, changes that are no longer kept wait for a quiet
+    /// time to leave the log, which may therefore reach twice this size, or the size of what is kept for watchers if that is
+    /// more; the latest commit comes on top.
     pub bytes: usize,
 }
 

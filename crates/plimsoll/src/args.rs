@@ -64,7 +64,8 @@ pub(crate) struct Up {
     /// Keep everything in memory; nothing outlives the process
     #[arg(long)]
     pub(crate) ephemeral: bool,
-    /// How much of the past is kept for watches, in MiB; who watches from further back has to list again
+    /// How much of the past is kept for watches, in MiB; who watches from further back has to list again. While many write, the
+    /// data directory has up to twice as much of it, and four times as much while a watch lags behind
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub(crate) history: usize,
     /// Where to listen; port 0 takes a free one. An address other than a loopback one lets other machines in

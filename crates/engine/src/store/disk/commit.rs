@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::super::{Change, Object, Shared, Write, WriteError};
+use super::super::{Body, Change, Object, Shared, Write, WriteError};
 use super::{Disk, LOG, LogValue, META, codec};
 
 /// How many writes go to the disk together at most.
 pub(super) const TOGETHER: usize = 4096;
+/// No more join them once their objects have this many bytes.
+pub(super) const TOGETHER_BYTES: usize = 16 << 20;
 /// Others that write at the same time are waited for as long as some come within this time, so often at most.
 const COMPANY: Duration = Duration::from_micros(400);
 const OFTEN: usize = 8;
@@ -23,6 +25,12 @@ const QUIET: Duration = Duration::from_secs(30);
 pub(in crate::store) struct Job {
     pub(in crate::store) write: Write,
     pub(in crate::store) done: oneshot::Sender<Result<Object, WriteError>>,
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        self.write.body.as_ref().map_or(0, Body::size)
+    }
 }
 
 impl Disk {
@@ -106,8 +114,17 @@ fn refuse(
 /// Takes what is queued. One commit for many costs little more than one for one, so others are waited for as long as they
 /// keep coming; but only until there are as many as the `last` time, since those who write and wait are all there then.
 pub(super) fn gather(first: Job, queue: &mpsc::Receiver<Job>, last: usize) -> Vec<Job> {
+    let mut bytes = first.bytes();
     let mut jobs = vec![first];
-    let take = |jobs: &mut Vec<Job>| jobs.extend(queue.try_iter().take(TOGETHER - jobs.len()));
+    let mut take = |jobs: &mut Vec<Job>| {
+        while jobs.len() < TOGETHER
+            && bytes < TOGETHER_BYTES
+            && let Ok(job) = queue.try_recv()
+        {
+            bytes += job.bytes();
+            jobs.push(job);
+        }
+    };
     take(&mut jobs);
     for _ in 0..OFTEN {
         let before = jobs.len();

@@ -14,6 +14,10 @@ pub(super) const FOLD: usize = 1024;
 /// Where more changes than this wait for a quiet time, each commit folds more than it brings.
 pub(super) const UNFOLDED: usize = 64 * FOLD;
 
+/// The log may have this many times the bytes of the history before commits fold; until then, forgotten changes wait for a
+/// quiet time, and of those of one object only the last is written.
+pub(super) const LOG_FACTOR: usize = 2;
+
 /// What can be folded: so many changes, which are so many values of the log, up to a version.
 #[derive(Clone, Copy)]
 pub(super) struct Foldable {
@@ -32,7 +36,7 @@ impl Disk {
     /// Finds what a commit of so many changes and bytes has to fold, since there was no time for it.
     pub(super) fn foldable_with(&self, changes: usize, bytes: usize) -> Option<Foldable> {
         let is_behind = self.log.forgotten.len() >= self.most_forgotten
-            || self.log.bytes > self.history.bytes.saturating_mul(2);
+            || self.log.bytes > self.history.bytes.saturating_mul(LOG_FACTOR);
         if is_behind { self.log.foldable(2 * changes, 2 * bytes) } else { None }
     }
 

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::super::{Body, Store, Write, WriteError};
-use super::commit::{TOGETHER, gather};
-use super::fold::FOLD;
+use super::super::{Body, Store, Subscription, Write, WriteError};
+use super::commit::{TOGETHER, TOGETHER_BYTES, gather};
+use super::fold::{FOLD, LOG_FACTOR};
 use super::*;
 
 const HISTORY: History =
@@ -93,6 +93,25 @@ fn what_is_queued_goes_together_and_nobody_is_waited_for_who_does_not_come() {
     }
 }
 
+#[test]
+fn large_objects_go_together_only_up_to_a_limit() {
+    let (jobs, queue) = mpsc::channel();
+    let body = Body::new(&json!({"metadata": {"name": "a"}, "data": "x".repeat(1 << 20)}));
+    let job = || Job {
+        write: Write {
+            collection: "c".into(),
+            key: "k".into(),
+            expected: None,
+            body: Some(body.clone()),
+        },
+        done: oneshot::channel().0,
+    };
+    (0..40).for_each(|_| jobs.send(job()).unwrap());
+    let together = gather(job(), &queue, 100);
+    assert_eq!(together.len(), TOGETHER_BYTES >> 20);
+    assert_eq!(queue.try_iter().count(), 41 - together.len(), "the others wait for the next");
+}
+
 /// Folds every value of the log that it can.
 #[tokio::test]
 async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
@@ -151,39 +170,76 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
     }
 }
 
+/// Text that no other text is like.
+struct Noise(u64);
+
+impl Noise {
+    fn text(&mut self, len: usize) -> String {
+        let letter = || {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'a' + u8::try_from((self.0 >> 33) % 26).unwrap())
+        };
+        std::iter::repeat_with(letter).take(len).collect()
+    }
+}
+
+/// Writes an object of about these sizes, one commit after the other. Returns how large the log became, and the largest commit.
+fn largest_log(
+    disk: &mut Disk,
+    shared: &Shared,
+    sizes: impl Iterator<Item = usize>,
+) -> (usize, usize) {
+    let mut noise = Noise(1);
+    let (mut log, mut commit) = (0, 0);
+    for size in sizes {
+        let key: Arc<str> = Arc::from("n/always-the-same");
+        let expected = shared.read().get("things", &key).map(Object::version);
+        let text = noise.text(size);
+        let body = Some(Body::new(&json!({"metadata": {"name": "a"}, "data": text})));
+        let (done, mut answer) = oneshot::channel::<Result<Object, WriteError>>();
+        let write = Write { collection: "things".into(), key, expected, body };
+        disk.together(vec![Job { write, done }], shared);
+        answer.try_recv().unwrap().unwrap();
+        log = log.max(disk.log.bytes);
+        commit = commit.max(disk.log.values.back().unwrap().bytes);
+    }
+    (log, commit)
+}
+
 #[test]
-fn the_log_is_bounded_by_bytes_also_when_objects_become_larger() {
+fn the_log_has_at_most_twice_the_bytes_of_the_history_and_a_commit() {
     let dir = tempfile::tempdir().unwrap();
     let history = History { bytes: 64 << 10, ..History::default() };
     let (mut disk, state, packer) = super::open(dir.path(), history).unwrap();
     let shared = Shared::new(state, packer, Clock::system(), history);
-    let mut dice = 1_u64;
-    let mut largest = 0;
-    for round in 0..300 {
-        let size = if round < 200 { 200 } else { 20_000 };
-        let noise: String = std::iter::repeat_with(|| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            char::from(b'a' + u8::try_from((dice >> 33) % 26).unwrap())
-        })
-        .take(size)
-        .collect();
-        let key: Arc<str> = Arc::from("n/always-the-same");
-        let expected = shared.read().get("things", &key).map(Object::version);
-        let body = Some(Body::new(&json!({"metadata": {"name": "a"}, "data": noise})));
-        let (done, mut answer) = oneshot::channel::<Result<Object, WriteError>>();
-        let write = Write { collection: "things".into(), key, expected, body };
-        disk.together(vec![Job { write, done }], &shared);
-        answer.try_recv().unwrap().unwrap();
-        largest = largest.max(disk.log.bytes);
-    }
+    let sizes = (0..300).map(|round| if round < 200 { 200 } else { 20_000 });
+    let (largest, commit) = largest_log(&mut disk, &shared, sizes);
     let kept = shared.read().version() - shared.read().forgotten_to();
     assert_eq!(kept, 3, "of 20 kB each fit into 64 KiB");
-    assert!(largest <= 3 * history.bytes, "{largest}");
+    assert!(largest <= LOG_FACTOR * history.bytes + commit, "{largest}");
     assert!(disk.log.bytes > history.bytes / 2, "as much is kept as fits");
     drop(disk);
     let (disk, state, _) = super::open(dir.path(), history).unwrap();
-    assert!(disk.log.bytes <= 3 * history.bytes);
+    assert!(disk.log.bytes <= LOG_FACTOR * history.bytes + commit);
     assert!(state.has_same_objects(&shared.read()));
+}
+
+#[test]
+fn a_watcher_that_lags_behind_makes_the_log_no_larger_than_what_is_kept_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let history = History { bytes: 5 << 20, ..History::default() };
+    let (mut disk, state, packer) = super::open(dir.path(), history).unwrap();
+    let shared = Shared::new(state, packer, Clock::system(), history);
+    let version = shared.read().version();
+    let lagging = Subscription::new(&shared, &Arc::from("things"), version);
+    let sizes = || std::iter::repeat_n(500_000, 60);
+    let (largest, commit) = largest_log(&mut disk, &shared, sizes());
+    assert!(largest > 3 * history.bytes, "it is kept for the watcher");
+    // Those of the commit that is partly forgotten stay, too.
+    assert!(largest <= 4 * history.bytes + 2 * commit, "{largest}");
+    drop(lagging);
+    let _ = largest_log(&mut disk, &shared, sizes());
+    assert!(disk.log.bytes <= LOG_FACTOR * history.bytes + commit, "{}", disk.log.bytes);
 }
 
 #[tokio::test]
