@@ -49,7 +49,7 @@ impl Error {
     }
 
     pub(crate) fn log(&self, key: &Key, retry_after: Duration) {
-        let error = process::log::chain(self);
+        let error = explain(self);
         if self.is_conflict() {
             tracing::debug!(%key, %error, "the object has changed; will look again");
         } else {
@@ -79,9 +79,33 @@ pub(crate) fn words(error: &kube::Error) -> String {
     cause.to_string()
 }
 
+/// Returns an error and its causes for a log line: what the API said is there in its own words and once.
+pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = process::log::chain(error);
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(of_kube) = cause.downcast_ref::<kube::Error>() {
+            return match of_kube {
+                kube::Error::Api(_) => text.replace(&of_kube.to_string(), &words(of_kube)),
+                // These only say of which type their cause is.
+                kube::Error::Service(cause) => {
+                    text.replace(&of_kube.to_string(), &cause.to_string())
+                }
+                kube::Error::HyperError(cause) => {
+                    text.replace(&of_kube.to_string(), &cause.to_string())
+                }
+                _ => text,
+            };
+        }
+        next = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use kube::runtime::watcher;
 
     use super::*;
 
@@ -96,5 +120,31 @@ mod tests {
         assert_eq!(words(&silent), "the API answered 500: InternalError");
         let broken = serde_json::from_str::<u8>("x").unwrap_err();
         assert_eq!(words(&kube::Error::SerdeError(broken)), "expected value at line 1 column 1");
+    }
+
+    #[test]
+    fn log_lines_say_each_cause_once_and_nothing_in_the_words_of_rust() {
+        let said = "pods \"a\" is forbidden: exceeded quota";
+        let refused = || kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
+        let broken = || kube::Error::Service("connection refused".into());
+        let cases: [(Box<dyn std::error::Error>, String); 5] = [
+            (refused().into(), said.to_owned()),
+            (
+                Error::api("create a pod")(refused()).into(),
+                format!("could not create a pod: {said}"),
+            ),
+            (
+                watcher::Error::InitialListFailed(refused()).into(),
+                format!("failed to perform initial object list: {said}"),
+            ),
+            (broken().into(), "connection refused".to_owned()),
+            (
+                watcher::Error::WatchStartFailed(broken()).into(),
+                "failed to start watching object: connection refused".to_owned(),
+            ),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(explain(&*error), expected);
+        }
     }
 }

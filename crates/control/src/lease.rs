@@ -103,7 +103,7 @@ impl<'a> Candidate<'a> {
             Ok(lease) => lease,
             Err(error) => {
                 tracing::warn!(
-                    error = %process::log::chain(&error),
+                    error = %crate::error::explain(&error),
                     "could not read the lease"
                 );
                 return false;
@@ -171,7 +171,7 @@ impl<'a> Candidate<'a> {
             }
             Err(error) => {
                 tracing::debug!(
-                    error = %process::log::chain(&error),
+                    error = %crate::error::explain(&error),
                     "the lease was not written"
                 );
                 false

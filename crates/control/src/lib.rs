@@ -18,6 +18,7 @@ mod run;
 mod settings;
 mod store;
 mod stores;
+mod unreadable;
 mod write;
 
 pub use context::{Context, Queues};
@@ -34,3 +35,4 @@ pub use run::{Part, run};
 pub use settings::{Lease, Settings, Sidecar};
 pub use store::{Entry, Store};
 pub use stores::{Server, Stores};
+pub use unreadable::unreadable_objects;

@@ -16,6 +16,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::unreadable::Skipped;
 use crate::{Key, Lenient};
 
 /// How long the first failure of a row waits; each further one waits twice as long.
@@ -56,6 +57,8 @@ struct State<E> {
     seen: u64,
     /// What the list now under way has named.
     listed: Option<HashSet<Key>>,
+    /// The objects that cannot be read.
+    skipped: Skipped,
 }
 
 struct Held<E> {
@@ -65,8 +68,9 @@ struct Held<E> {
 
 impl<E: Entry> Default for Store<E> {
     fn default() -> Self {
-        let state =
-            State { entries: HashMap::new(), by_owner: HashMap::new(), seen: 0, listed: None };
+        let (entries, by_owner) = (HashMap::new(), HashMap::new());
+        let skipped = Skipped::new(E::Object::kind(&()));
+        let state = State { entries, by_owner, seen: 0, listed: None, skipped };
         Self {
             state: RwLock::new(state),
             hooks: RwLock::default(),
@@ -169,12 +173,14 @@ impl<E: Entry> Store<E> {
                 let gone: Vec<Key> =
                     state.entries.iter().filter(is_gone).map(|(key, _)| key.clone()).collect();
                 gone.iter().for_each(|key| self.remove(&mut state, key));
+                state.skipped.retain(&listed);
                 self.synced.send_replace(true);
             }
             Event::Apply(object) => self.see(&mut state, object),
             Event::Delete(object) => {
                 let (key, version) = (Key::of(object.meta()), version(object.meta()));
                 state.seen = state.seen.max(version);
+                state.skipped.remove(&key);
                 if state.entries.get(&key).is_some_and(|held| held.version <= version) {
                     self.remove(&mut state, &key);
                 }
@@ -184,8 +190,13 @@ impl<E: Entry> Store<E> {
 
     fn see(&self, state: &mut State<E>, object: Lenient<E::Object>) {
         state.seen = state.seen.max(version(object.meta()));
-        if let Some(object) = object.readable() {
-            self.apply(state, object);
+        let key = Key::of(object.meta());
+        match object.readable() {
+            Some(object) => {
+                state.skipped.remove(&key);
+                self.apply(state, object);
+            }
+            None => state.skipped.insert(key),
         }
     }
 

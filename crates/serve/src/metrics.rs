@@ -21,7 +21,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 pub use allocation::{Allocated, Allocation};
-use gauges::{Gauges, Reasons};
+use gauges::{Gauges, Reasons, Unreadable};
 use servers::{Node, Server, Servers};
 
 /// How often the servers of each node are counted into the histogram, as upstream does.
@@ -63,6 +63,7 @@ impl Metrics {
         agones.register_collector(Box::new(Gauges { objects: gauges.0, servers: gauges.1 }));
         let ours = registry.sub_registry_with_prefix("plimsoll");
         ours.register_collector(Box::new(Reasons(Arc::clone(&objects))));
+        ours.register_collector(Box::new(Unreadable));
         let counting = Arc::clone(&servers);
         objects.servers.on_change(move |old, new| {
             counting.changed(old.map(Arc::as_ref), new.map(Arc::as_ref));

@@ -37,7 +37,7 @@ pub(super) async fn resize(decision: &Decision, seen: &Seen, all: &Autoscalers) 
         }
         Err(err) if matches!(code(&err), Some(404 | 409)) => Outcome::Overtaken,
         Err(err) if is_overtaken(&seen.fleet, all) => {
-            tracing::debug!(error = %process::log::chain(&err), "the fleet was newer");
+            tracing::debug!(error = %crate::error::explain(&err), "the fleet was newer");
             Outcome::Overtaken
         }
         Err(err) => Outcome::Failed(Error::api("resize the fleet")(err)),

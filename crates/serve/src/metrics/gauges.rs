@@ -43,6 +43,20 @@ impl Collector for Reasons {
     }
 }
 
+/// Counts the objects that the stores of this process skip.
+#[derive(Debug)]
+pub(super) struct Unreadable;
+
+impl Collector for Unreadable {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let count =
+            |(kind, count)| (vec![("kind", kind)], i64::try_from(count).unwrap_or(i64::MAX));
+        let series = control::unreadable_objects().into_iter().map(count).collect();
+        let help = "Objects that are skipped because they cannot be read";
+        write(&mut encoder, ("unreadable_objects", help, series))
+    }
+}
+
 fn write(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help, series): (&str, &str, Series),

@@ -1,10 +1,14 @@
 //! What Prometheus sees: Agones' names, with the numbers of what is there.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use api::agones::{Fleet, GameServer};
 use api::autoscaling::FleetAutoscaler;
+use axum::body::Body;
+use axum::http::{Request, Response};
 use engine::{Engine, Settings};
+use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use plimsoll_serve::metrics::{Allocated, Metrics};
 use serde_json::{Value, json};
@@ -131,4 +135,35 @@ async fn prometheus_is_answered_in_its_own_format() {
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
     assert!(body.ends_with(b"# EOF\n"));
+}
+
+/// An API server whose lists have one fleet that cannot be read and nothing else, and whose watches tell of nothing.
+fn with_an_unreadable_fleet() -> Client {
+    let answer = |request: Request<kube::client::Body>| async move {
+        if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+            std::future::pending::<()>().await;
+        }
+        let is_fleets = request.uri().path().ends_with("/fleets");
+        let fleet = json!({"metadata": {"name": "f", "namespace": "default"}, "spec": {"replicas": "many"}});
+        let items = if is_fleets { json!([fleet]) } else { json!([]) };
+        let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": items});
+        Ok::<_, Infallible>(Response::new(Body::from(list.to_string())))
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_skipped() {
+    let (metrics, client) = (Metrics::new(), with_an_unreadable_fleet());
+    let following = {
+        let metrics = metrics.clone();
+        tokio::spawn(async move { metrics.follow(&client).await })
+    };
+    shown(&metrics, &[r#"plimsoll_unreadable_objects{kind="Fleet"} 1"#]).await;
+    following.abort();
+    let _ = following.await;
+    drop(metrics);
+    assert!(
+        !Metrics::new().text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#)
+    );
 }
