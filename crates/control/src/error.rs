@@ -1,5 +1,6 @@
 //! Why a turn failed. Every failure is tried again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Key;
@@ -84,7 +85,7 @@ pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let text = process::log::chain(error);
     let mut next = Some(error);
     while let Some(cause) = next {
-        if let Some(of_kube) = cause.downcast_ref::<kube::Error>() {
+        if let Some(of_kube) = kube_error(cause) {
             return match of_kube {
                 kube::Error::Api(_) => text.replace(&of_kube.to_string(), &words(of_kube)),
                 // These only say of which type their cause is.
@@ -100,6 +101,13 @@ pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Returns the client's error, also from where it is a source in a box or is shared.
+fn kube_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::Error> {
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed);
+    let shared = || error.downcast_ref::<Arc<kube::Error>>().map(|shared| &**shared);
+    error.downcast_ref().or_else(boxed).or_else(shared)
 }
 
 #[cfg(test)]

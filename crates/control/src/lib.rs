@@ -22,7 +22,7 @@ mod unreadable;
 mod write;
 
 pub use context::{Context, Queues};
-pub use error::Error;
+pub use error::{Error, explain};
 pub use events::{Events, Kind as EventKind};
 pub use fleet_autoscaler::STABILIZATION_ANNOTATION;
 pub use gates::{FeatureGates, GateError};

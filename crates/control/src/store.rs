@@ -144,7 +144,7 @@ impl<E: Entry> Store<E> {
                 Err(error) => {
                     let kind = E::Object::kind(&());
                     tracing::warn!(
-                        error = %process::log::chain(&error),
+                        error = %crate::error::explain(&error),
                         %kind,
                         ?retry_after,
                         "watch failed; will retry"

@@ -119,7 +119,8 @@ async fn there(
     let secrets: Api<Secret> = Api::namespaced(allocator.shared.client.clone(), namespace);
     let secret = secrets.get(&info.secret_name).await;
     let secret = secret.map_err(|err| {
-        let message = format!("could not read secret `{}`: {err}", info.secret_name);
+        let why = control::explain(&err);
+        let message = format!("could not read secret `{}`: {why}", info.secret_name);
         remote(&info.cluster_name, Status::unknown(message))
     })?;
     let request = messages::forwarded(allocation, &info.namespace);
@@ -195,14 +196,15 @@ fn connect(endpoint: &str, info: &ConnectionInfo, secret: &Secret) -> Result<Cha
     let trusted = TrustStore::from_pem(&authorities.join(&b'\n'));
     let verifier = trusted.and_then(|trusted| trusted.server_verifier()).map_err(|err| {
         Status::unknown(format!(
-            "endpoint `{endpoint}` cannot be checked: serverCa and ca.crt: {err}"
+            "endpoint `{endpoint}` cannot be checked: serverCa and ca.crt: {}",
+            process::log::chain(&err)
         ))
     })?;
     let tls = ClientTlsConfig::new().identity(identity);
     let host = if endpoint.contains(':') { endpoint.to_owned() } else { format!("{endpoint}:443") };
     let bad = |err: tonic::transport::Error| {
-        let why = std::error::Error::source(&err).map(|e| format!(": {e}")).unwrap_or_default();
-        Status::unknown(format!("endpoint `{endpoint}` cannot be used: {err}{why}"))
+        let why = process::log::chain(&err);
+        Status::unknown(format!("endpoint `{endpoint}` cannot be used: {why}"))
     };
     let endpoint = Endpoint::from_shared(format!("https://{host}")).map_err(bad)?;
     let endpoint = endpoint.connect_timeout(CALL_WITHIN);

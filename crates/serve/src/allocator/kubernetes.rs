@@ -174,7 +174,11 @@ impl Failure {
             }
             Refusal::Write(err) => Self {
                 details,
-                ..Self::new(internal, "InternalError", format!("{message}: {err}"))
+                ..Self::new(
+                    internal,
+                    "InternalError",
+                    format!("{message}: {}", control::explain(&*err)),
+                )
             },
             Refusal::NoPolicy(_) | Refusal::Remote { .. } => {
                 Self { details, ..Self::new(internal, "InternalError", message) }

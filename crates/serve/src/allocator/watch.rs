@@ -52,7 +52,7 @@ where
             Ok(event) => event,
             Err(err) => {
                 tracing::warn!(
-                    error = %process::log::chain(&err),
+                    error = %control::explain(&err),
                     "the watch of game servers broke; will retry"
                 );
                 tokio::time::sleep(pause).await;
@@ -162,7 +162,7 @@ pub(super) async fn nodes(shared: Arc<Shared>, complete: watch::Sender<bool>) {
             Err(err) => {
                 complete.send_replace(true);
                 tracing::debug!(
-                    error = %process::log::chain(&err),
+                    error = %control::explain(&err),
                     "the watch of nodes broke; will retry"
                 );
                 tokio::time::sleep(pause).await;
