@@ -86,21 +86,24 @@ pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(of_kube) = kube_error(cause) {
-            return match of_kube {
-                kube::Error::Api(_) => text.replace(&of_kube.to_string(), &words(of_kube)),
-                // These only say of which type their cause is.
-                kube::Error::Service(cause) => {
-                    text.replace(&of_kube.to_string(), &cause.to_string())
-                }
-                kube::Error::HyperError(cause) => {
-                    text.replace(&of_kube.to_string(), &cause.to_string())
-                }
-                _ => text,
-            };
+            return text.replace(&of_kube.to_string(), &in_place_of(of_kube));
         }
         next = cause.source();
     }
     text
+}
+
+/// Returns what stands in a log line for an error of the client. Some of them only say of which type their cause is.
+fn in_place_of(error: &kube::Error) -> String {
+    if let kube::Error::Api(_) = error {
+        words(error)
+    } else if let kube::Error::Service(cause) = error {
+        cause.to_string()
+    } else if let kube::Error::HyperError(cause) = error {
+        cause.to_string()
+    } else {
+        error.to_string()
+    }
 }
 
 /// Returns the client's error, also from where it is a source in a box or is shared.
