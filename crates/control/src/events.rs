@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource};
 use process::Clock;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// The most events that wait to be sent.
 const WAITING: usize = 4096;
@@ -34,10 +35,15 @@ pub enum Kind {
 }
 
 impl Events {
-    /// Makes a queue, and what sends its events for as long as it is polled.
-    pub fn new(client: Client, clock: Clock) -> (Self, impl Future<Output = ()> + Send) {
+    /// Makes a queue, and what sends its events: each time it is called until the queue is closed and empty. Only one sends at a time.
+    pub fn new(
+        client: Client,
+        clock: Clock,
+    ) -> (Self, impl FnMut() -> BoxFuture<'static, ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(WAITING);
-        (Self { sender, dropped: Arc::default(), clock }, send(client, receiver))
+        let receiver = Arc::new(Mutex::new(receiver));
+        let sending = move || send(client.clone(), Arc::clone(&receiver)).boxed();
+        (Self { sender, dropped: Arc::default(), clock }, sending)
     }
 
     /// Notes that something happened to an object; `source` is the part that says so.
@@ -83,7 +89,8 @@ impl Events {
     }
 }
 
-async fn send(client: Client, receiver: mpsc::Receiver<Box<Event>>) {
+async fn send(client: Client, receiver: Arc<Mutex<mpsc::Receiver<Box<Event>>>>) {
+    let receiver = receiver.lock_owned().await;
     let events = futures::stream::unfold(receiver, |mut receiver| async move {
         Some((receiver.recv().await?, receiver))
     });
@@ -94,7 +101,7 @@ async fn send(client: Client, receiver: mpsc::Receiver<Box<Event>>) {
             async move {
                 if let Err(error) = api.create(&PostParams::default(), &event).await {
                     tracing::debug!(
-                        error = %process::log::chain(&error),
+                        error = %crate::error::explain(&error),
                         "an event was not taken"
                     );
                 }

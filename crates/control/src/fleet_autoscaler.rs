@@ -61,7 +61,10 @@ pub(crate) async fn run(cx: Arc<Context>) {
         };
         all.queue.drive(cx.settings.concurrency, turn).await;
     };
-    tokio::join!(all.store.follow(api, watcher::Config::default()), work);
+    tokio::select! {
+        () = all.store.follow(api, watcher::Config::default()) => {}
+        () = work => {}
+    }
 }
 
 impl Autoscalers {

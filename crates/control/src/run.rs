@@ -90,7 +90,7 @@ pub async fn run(
 
 /// Does the work, from a fresh look at everything.
 async fn lead(client: Client, settings: Settings, parts: &[Part]) {
-    let (events, sending) = Events::new(client.clone(), settings.clock.clone());
+    let (events, mut sending) = Events::new(client.clone(), settings.clock.clone());
     let cx = Context::new(client, settings, events);
     parts.iter().for_each(|part| part.watch(&cx));
     let following = {
@@ -102,21 +102,59 @@ async fn lead(client: Client, settings: Settings, parts: &[Part]) {
         cx.seed_ports();
         let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
         tracing::info!(controllers = %names.join(", "), "controllers are active");
-        let mut running: FuturesUnordered<_> =
-            parts.iter().map(|part| part.run(Arc::clone(&cx))).collect();
-        while running.next().await.is_some() {}
+        first_ended(parts.iter().map(|part| (part.name(), part.run(Arc::clone(&cx))))).await
     };
-    let sending = sending.boxed();
-    tokio::select! {
-        () = spawned(following) => {}
-        () = spawned(sending) => {}
-        () = working => {}
+    let beside = [("watches", spawned(following).boxed()), ("events", spawned(sending()).boxed())];
+    let (task, cause) = tokio::select! {
+        ended = first_ended(beside) => ended,
+        ended = working => ended,
+    };
+    tracing::error!(task, cause, "a part of the controllers ended unexpectedly; all of them stop");
+}
+
+/// Runs tasks of which none should end until one does; returns its name, and why it ended.
+async fn first_ended(
+    tasks: impl IntoIterator<Item = (&'static str, BoxFuture<'static, ()>)>,
+) -> (&'static str, String) {
+    let tasks = tasks.into_iter().map(|(name, task)| async move {
+        let ended = process::catch_panic(task).await;
+        (name, ended.err().unwrap_or_else(|| "it returned".to_owned()))
+    });
+    let mut tasks: FuturesUnordered<_> = tasks.collect();
+    match tasks.next().await {
+        Some(ended) => ended,
+        None => std::future::pending().await,
     }
 }
 
-/// Runs a future as a task of its own that ends with this one.
+/// Runs a future as a task of its own that ends with this one. Its panic is a panic here.
 async fn spawned(work: impl Future<Output = ()> + Send + 'static) {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(work);
-    tasks.join_next().await;
+    if let Some(Err(ended)) = tasks.join_next().await
+        && let Ok(panic) = ended.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_returns_ends_all() {
+        let tasks = [("Fleet", std::future::pending().boxed()), ("GameServer", async {}.boxed())];
+        assert_eq!(first_ended(tasks).await, ("GameServer", "it returned".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn one_that_panics_ends_all_and_its_cause_is_known() {
+        let panics = async { panic!("no luck") };
+        let tasks = [
+            ("watches", spawned(panics).boxed()),
+            ("events", spawned(std::future::pending()).boxed()),
+        ];
+        assert_eq!(first_ended(tasks).await, ("watches", "it panicked: no luck".to_owned()));
+    }
 }

@@ -123,17 +123,17 @@ impl Stores {
         on_node.get(node).into_iter().flatten().cloned().collect()
     }
 
-    /// Follows every kind for as long as it is polled.
+    /// Follows every kind for as long as it is polled; ends when one of the watches does, which none should.
     pub async fn follow(&self, client: &Client, namespace: Option<&str>) {
         let config = watcher::Config::default;
         let pods = config().labels("agones.dev/role=gameserver");
-        tokio::join!(
-            self.fleets.follow(scoped(client, namespace), config()),
-            self.sets.follow(scoped(client, namespace), config()),
-            self.servers.follow(scoped(client, namespace), config()),
-            self.pods.follow(scoped(client, namespace), pods),
-            self.nodes.follow(Api::all(client.clone()), config()),
-        );
+        tokio::select! {
+            () = self.fleets.follow(scoped(client, namespace), config()) => {}
+            () = self.sets.follow(scoped(client, namespace), config()) => {}
+            () = self.servers.follow(scoped(client, namespace), config()) => {}
+            () = self.pods.follow(scoped(client, namespace), pods) => {}
+            () = self.nodes.follow(Api::all(client.clone()), config()) => {}
+        }
     }
 
     /// Waits until everything that is there is known.

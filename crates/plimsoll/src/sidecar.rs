@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Client;
+use process::Supervisor;
 use serve::sdk::{Listeners, Settings};
 
 /// Where the probes of the game server's container are answered.
@@ -16,11 +17,12 @@ const HEALTH_PORT: u16 = 8080;
 /// Speaks for the game server of a pod.
 pub(crate) struct Sidecar {
     client: Client,
+    supervisor: Supervisor,
 }
 
 impl Sidecar {
-    pub(crate) fn new(client: Client) -> Arc<Self> {
-        Arc::new(Self { client })
+    pub(crate) fn new(client: Client, supervisor: Supervisor) -> Arc<Self> {
+        Arc::new(Self { client, supervisor })
     }
 }
 
@@ -36,9 +38,9 @@ impl Program for Sidecar {
     }
 
     fn run(&self, context: ProgramContext) -> BoxFuture<'static, i32> {
-        let client = self.client.clone();
+        let (client, supervisor) = (self.client.clone(), self.supervisor.clone());
         async move {
-            match speak(client, &context).await {
+            match speak(client, supervisor, &context).await {
                 Ok(()) => 0,
                 Err(err) => {
                     context.log(&format!("{err:#}"));
@@ -50,10 +52,15 @@ impl Program for Sidecar {
     }
 }
 
-async fn speak(client: Client, context: &ProgramContext) -> anyhow::Result<()> {
+async fn speak(
+    client: Client,
+    supervisor: Supervisor,
+    context: &ProgramContext,
+) -> anyhow::Result<()> {
     let env =
         |key: &str| context.env.get(key).cloned().with_context(|| format!("{key} is not set"));
     let settings = Settings::new(env("POD_NAMESPACE")?, env("GAMESERVER_NAME")?);
+    let settings = Settings { supervisor, ..settings };
     let listen = async |port: u16| {
         let listener = context.listen_tcp(port).await;
         listener.with_context(|| format!("could not listen on port {port} of the pod"))

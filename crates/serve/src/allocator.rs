@@ -267,7 +267,16 @@ impl Shared {
         claims.retain(|claim| !claim.answer.is_closed());
         let (landing, verdict) = match claims.as_slice() {
             [] => (Landing::NotSent, Verdict::Lost),
-            claims => self.write(&base, claims).await,
+            claims => process::catch_panic(self.write(&base, claims)).await.unwrap_or_else(|cause| {
+                // Otherwise the server would be under way for ever.
+                tracing::error!(
+                    namespace = base.namespace(),
+                    name = base.name(),
+                    cause,
+                    "a write to a game server broke off; the server is not allocated until it is seen again"
+                );
+                (Landing::Unknown, Verdict::Lost)
+            }),
         };
         let (leave, next) = self.books().land(&base, landing, self.now());
         claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));

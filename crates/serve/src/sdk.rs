@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use process::Clock;
+use process::{Clock, Supervisor};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +59,8 @@ pub struct Settings {
     pub graceful_termination: bool,
     /// Where time comes from.
     pub clock: Clock,
+    /// What watches over the tasks.
+    pub supervisor: Supervisor,
 }
 
 impl Settings {
@@ -71,6 +73,7 @@ impl Settings {
             health_from_start: false,
             graceful_termination: false,
             clock: Clock::system(),
+            supervisor: Supervisor::new(),
         }
     }
 }

@@ -5,11 +5,12 @@
 //! logged and passed over, so that a half-written secret does not end the service.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use connect::trust::{TrustError, TrustStore, common_name};
 use futures::future::BoxFuture;
+use process::{Supervised, Supervisor};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -87,33 +88,39 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct Certificates {
     now: watch::Receiver<Tls>,
-    _following: Arc<Following>,
+    _following: Arc<Supervised>,
 }
 
-struct Following(tokio::task::JoinHandle<()>);
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// What follows a source.
+struct Follower {
+    source: Source,
+    /// What the source gave last, whether it could be used or not.
+    seen: Mutex<Material>,
+    changed: watch::Sender<Tls>,
 }
 
 impl Certificates {
     /// Reads files, and follows them.
-    pub async fn of_files(files: Files) -> Result<Self, TlsError> {
+    pub async fn of_files(files: Files, supervisor: &Supervisor) -> Result<Self, TlsError> {
+        let task = format!("watch of certificate {}", files.certificate.display());
         let source: Source = Arc::new(move || {
             let read = read(&files);
             Box::pin(std::future::ready(read))
         });
-        Self::follow(source).await
+        Self::follow(source, task, supervisor).await
     }
 
-    /// Sets TLS up from what a source gives, and follows it.
-    pub async fn follow(source: Source) -> Result<Self, TlsError> {
+    /// Sets TLS up from what a source gives, and follows it by a task of this name.
+    pub async fn follow(
+        source: Source,
+        task: impl Into<String>,
+        supervisor: &Supervisor,
+    ) -> Result<Self, TlsError> {
         let material = source().await?;
         let (changed, now) = watch::channel(Tls::new(&material)?);
-        let following = tokio::spawn(look_again(source, material, changed));
-        Ok(Self { now, _following: Arc::new(Following(following)) })
+        let follower = Arc::new(Follower { source, seen: Mutex::new(material), changed });
+        let following = supervisor.spawn(task, move || Arc::clone(&follower).follow());
+        Ok(Self { now, _following: Arc::new(following) })
     }
 
     /// Gives TLS for a connection that is made now.
@@ -122,33 +129,41 @@ impl Certificates {
     }
 }
 
-async fn look_again(source: Source, mut material: Material, changed: watch::Sender<Tls>) {
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let fresh = match source().await {
-            Ok(fresh) if fresh == material => continue,
-            Ok(fresh) => fresh,
-            Err(err) => {
-                tracing::debug!(
-                    error = %process::log::chain(&err),
-                    "certificates cannot be read now"
-                );
-                continue;
+impl Follower {
+    async fn follow(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            match (self.source)().await {
+                Ok(fresh) => self.take(fresh),
+                Err(err) => {
+                    tracing::debug!(
+                        error = %control::explain(&err),
+                        "certificates cannot be read now"
+                    );
+                }
             }
-        };
+        }
+    }
+
+    /// Uses what a source gave, if it is new.
+    fn take(&self, fresh: Material) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == fresh {
+            return;
+        }
         match Tls::new(&fresh) {
             Ok(tls) => {
                 tracing::info!("certificates have changed");
-                changed.send_replace(tls);
+                self.changed.send_replace(tls);
             }
             Err(err) => {
                 tracing::warn!(
-                    error = %process::log::chain(&err),
+                    error = %control::explain(&err),
                     "certificates have changed and cannot be used; the old ones stay"
                 );
             }
         }
-        material = fresh;
+        *seen = fresh;
     }
 }
 
@@ -229,3 +244,6 @@ fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path)
         .map_err(|source| TlsError::File { path: path.display().to_string(), source })
 }
+
+#[cfg(test)]
+mod tests;

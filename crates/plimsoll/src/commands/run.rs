@@ -114,7 +114,8 @@ impl Servers {
     /// Answers the API server's questions about our kinds.
     async fn webhooks(&mut self, args: &Run) -> anyhow::Result<()> {
         let Some(address) = args.webhooks else { return Ok(()) };
-        let certificates = Certificates::of_files(shown_to_api_server(args)?).await?;
+        let files = shown_to_api_server(args)?;
+        let certificates = Certificates::of_files(files, &self.supervisor).await?;
         let listener = listen(address, "--webhooks").await?;
         let stop = self.stop.clone().cancelled_owned();
         let ready = serve::health::router(self.supervisor.clone());

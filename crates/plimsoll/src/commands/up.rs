@@ -85,6 +85,10 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         ended = supervisor.ended() => Err(ended.into()),
     };
     supervisor.stop();
+    if ended.is_err() {
+        // The store may be gone: then what pods and controllers wait for never comes.
+        engine.stop();
+    }
     if let Some(parts) = parts {
         parts.stop().await;
     }

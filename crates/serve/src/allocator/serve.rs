@@ -10,6 +10,7 @@ use axum::response::Response;
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use process::Supervisor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -69,11 +70,11 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let mut open = Vec::new();
     if let Some(door) = doors.matchmakers {
-        let certificates = certificates(&door).await?;
+        let certificates = certificates(&door, &settings.supervisor).await?;
         open.push((door.listener, certificates, doors::router as fn(Allocator) -> Router));
     }
     if let Some(door) = doors.aggregated {
-        let certificates = front_proxy(client.clone(), &door).await?;
+        let certificates = front_proxy(client.clone(), &door, &settings.supervisor).await?;
         open.push((door.listener, Some(certificates), aggregated));
     }
     let mut stop = std::pin::pin!(stop);
@@ -103,13 +104,16 @@ pub async fn matchmakers(
     allocator: Allocator,
     door: Door,
 ) -> Result<impl Future<Output = ()> + Send + 'static, ServeError> {
-    let certificates = certificates(&door).await?;
+    let certificates = certificates(&door, &allocator.shared.settings.supervisor).await?;
     let router = doors::router(allocator);
     Ok(listen::serve(door.listener, certificates, router, std::future::pending()))
 }
 
 /// Checks that a door is as closed as its address asks for.
-async fn certificates(door: &Door) -> Result<Option<Certificates>, ServeError> {
+async fn certificates(
+    door: &Door,
+    supervisor: &Supervisor,
+) -> Result<Option<Certificates>, ServeError> {
     let address = door.listener.local_addr()?;
     let is_loopback = address.ip().is_loopback();
     match &door.tls {
@@ -118,12 +122,16 @@ async fn certificates(door: &Door) -> Result<Option<Certificates>, ServeError> {
         Some(files) if files.callers.is_none() && !is_loopback && !door.anyone => {
             Err(ServeError::Strangers(address))
         }
-        Some(files) => Ok(Some(Certificates::of_files(files.clone()).await?)),
+        Some(files) => Ok(Some(Certificates::of_files(files.clone(), supervisor).await?)),
     }
 }
 
 /// Lets in the API server alone: it shows a certificate of the authority that the cluster publishes for this.
-async fn front_proxy(client: Client, door: &Door) -> Result<Certificates, ServeError> {
+async fn front_proxy(
+    client: Client,
+    door: &Door,
+    supervisor: &Supervisor,
+) -> Result<Certificates, ServeError> {
     let Some(files) = door.tls.clone() else {
         return Err(ServeError::PlainText(door.listener.local_addr()?));
     };
@@ -135,14 +143,15 @@ async fn front_proxy(client: Client, door: &Door) -> Result<Certificates, ServeE
             Ok(Material { callers: Some(authority), names, ..tls::read(&files)? })
         })
     });
-    Ok(Certificates::follow(source).await?)
+    let task = "watch of the API server's client certificates";
+    Ok(Certificates::follow(source, task, supervisor).await?)
 }
 
 /// Reads who vouches for the API server, and under which names it calls.
 async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
     const NAME: &str = "extension-apiserver-authentication";
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-system");
-    let found = maps.get(NAME).await.map_err(|err| TlsError::Api(err.to_string()))?;
+    let found = maps.get(NAME).await.map_err(|err| TlsError::Api(control::explain(&err)))?;
     let data = found.data.unwrap_or_default();
     let authority = data.get("requestheader-client-ca-file").ok_or_else(|| {
         TlsError::Api(format!("{NAME} in kube-system has no requestheader-client-ca-file"))

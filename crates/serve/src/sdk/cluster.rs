@@ -48,7 +48,7 @@ impl Backend {
             name: settings.name.clone(),
             window: settings.rate_limit,
             clock: settings.clock.clone(),
-            events: Events::start(client, settings.clock.clone()),
+            events: Events::start(client, settings),
             is_stale: false,
         }
     }
@@ -117,11 +117,11 @@ impl Backend {
                     }
                 }
                 Err(Failure::Later(err)) => {
-                    tracing::warn!(error = %process::log::chain(&err), "could not write; will try again");
+                    tracing::warn!(error = %control::explain(&err), "could not write; will try again");
                     return false;
                 }
                 Err(Failure::Unsure(err)) => {
-                    tracing::warn!(error = &*err, "no answer to a write; will look and try again");
+                    tracing::warn!(error = %control::explain(&*err), "no answer to a write; will look and try again");
                     self.is_stale = true;
                     return false;
                 }
@@ -187,7 +187,7 @@ impl Backend {
             Ok(watcher::Event::InitDone) => {}
             Err(err) => {
                 tracing::warn!(
-                    error = %process::log::chain(&err),
+                    error = %control::explain(&err),
                     "the watch of the game server broke; will resume"
                 );
             }

@@ -2,8 +2,9 @@
 
 use api::agones::GameServer;
 use control::EventKind;
-use process::Clock;
+use process::Supervised;
 
+use super::Settings;
 use super::changes::{Changes, Wish};
 use super::core::Write;
 
@@ -13,26 +14,38 @@ const SOURCE: &str = "gameserver-sidecar";
 /// How many characters of a refusal are reported; messages of events hold 1024 bytes.
 const LONGEST: usize = 700;
 
-pub(super) struct Events(control::Events);
+pub(super) struct Events {
+    events: control::Events,
+    sending: Option<Supervised>,
+}
+
+/// What waits is sent, and then the task ends by itself.
+impl Drop for Events {
+    fn drop(&mut self) {
+        if let Some(sending) = self.sending.take() {
+            sending.detach();
+        }
+    }
+}
 
 impl Events {
     /// Starts sending, behind the work. It ends when this is dropped and what waits is sent.
-    pub(super) fn start(client: kube::Client, clock: Clock) -> Self {
-        let (events, sending) = control::Events::new(client, clock);
-        tokio::spawn(sending);
-        Self(events)
+    pub(super) fn start(client: kube::Client, settings: &Settings) -> Self {
+        let (events, sending) = control::Events::new(client, settings.clock.clone());
+        let task = format!("events of game server {}/{}", settings.namespace, settings.name);
+        Self { events, sending: Some(settings.supervisor.spawn(task, sending)) }
     }
 
     /// Reports a change that the API refused, and that is dropped.
     pub(super) fn refused(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
         let what = dropped.names().join(", ");
         tracing::error!(
-            error = %process::log::chain(err),
+            error = %control::explain(err),
             change = what,
             "a change was refused; dropped it"
         );
         let note = format!("The change of {what} was refused and is dropped: {}", why(err));
-        self.0.record(server, SOURCE, EventKind::Warning, "SDKChangeRefused", note);
+        self.events.record(server, SOURCE, EventKind::Warning, "SDKChangeRefused", note);
     }
 
     /// Says what a write changed.
@@ -47,20 +60,20 @@ impl Events {
                     (EventKind::Normal, "SDK state change".to_owned())
                 }
             };
-            self.0.record(after, SOURCE, kind, wish.state().as_str(), note);
+            self.events.record(after, SOURCE, kind, wish.state().as_str(), note);
         }
         let status = after.status.as_ref();
         let counters = status.and_then(|status| status.counters.as_ref());
         for (name, counter) in counters.into_iter().flatten() {
             if write.batch.changes.counters.contains_key(name) {
                 let note = format!("counter {name}: {} of {}", counter.count, counter.capacity);
-                self.0.record(after, SOURCE, EventKind::Normal, "UpdateCounter", note);
+                self.events.record(after, SOURCE, EventKind::Normal, "UpdateCounter", note);
             }
         }
         for (name, list) in status.and_then(|status| status.lists.as_ref()).into_iter().flatten() {
             if write.batch.changes.lists.contains_key(name) {
                 let note = format!("list {name}: {} of {}", list.values.len(), list.capacity);
-                self.0.record(after, SOURCE, EventKind::Normal, "UpdateList", note);
+                self.events.record(after, SOURCE, EventKind::Normal, "UpdateList", note);
             }
         }
     }
@@ -68,7 +81,5 @@ impl Events {
 
 /// Returns what the API said, as much of it as fits into an event.
 fn why(err: &kube::Error) -> String {
-    let said =
-        if let kube::Error::Api(status) = err { status.message.clone() } else { err.to_string() };
-    said.chars().take(LONGEST).collect()
+    control::explain(err).chars().take(LONGEST).collect()
 }

@@ -9,7 +9,7 @@ use plimsoll_serve::metrics::Metrics;
 use plimsoll_serve::sdk::{self, Listeners};
 use plimsoll_serve::tls::{Certificates, Files};
 use plimsoll_serve::{admission, listen};
-use process::Clock;
+use process::{Clock, Supervisor};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -65,7 +65,8 @@ async fn thousands_of_silent_clients_do_not_lock_out_the_api_server_that_calls_w
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(files.path().join("tls.crt"), made.cert.pem()).unwrap();
     std::fs::write(files.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
-    let certificates = Certificates::of_files(Files::in_folder(files.path())).await.unwrap();
+    let (shown, supervisor) = (Files::in_folder(files.path()), Supervisor::new());
+    let certificates = Certificates::of_files(shown, &supervisor).await.unwrap();
     let (listener, address) = bound().await;
     let mut tasks = JoinSet::new();
     let router = admission::router(Clock::system());

@@ -76,7 +76,7 @@ impl Parts {
         let gates = args.gates.feature_gates.clone();
         let settings =
             control::Settings { gates, lease: Some(lease), ..control::Settings::default() };
-        let runtime = engine.run(machine(client.clone(), &settings, args)?).await?;
+        let runtime = engine.run(machine(client.clone(), supervisor, &settings, args)?).await?;
         tasks.push(supervisor.spawn("controllers", move || {
             let (client, settings) = (client.clone(), settings.clone());
             control::run(client, settings, &control::Part::ALL, std::future::pending())
@@ -110,12 +110,14 @@ impl Parts {
 /// What this machine runs.
 fn machine(
     client: Client,
+    supervisor: &Supervisor,
     settings: &control::Settings,
     args: &Up,
 ) -> anyhow::Result<runtime::Settings> {
     let own = std::env::current_exe().context("could not find the program that runs")?;
     let mut local = Local::new(Launcher { program: own.clone(), args: vec![crate::LAUNCH.into()] });
-    local.programs.add(settings.sidecar.image.clone(), Sidecar::new(client.clone()));
+    let sidecar = Sidecar::new(client.clone(), supervisor.clone());
+    local.programs.add(settings.sidecar.image.clone(), sidecar);
     let sample = vec![own.to_string_lossy().into_owned(), "sample-server".to_owned()];
     local.images = BTreeMap::from([(SAMPLE.to_owned(), sample)]);
     local.docker = runtime::usual_docker();

@@ -197,3 +197,25 @@ async fn actions_that_do_not_apply_are_told_by_an_event() {
     });
     assert_eq!(told.await, ["Allocated", "CounterActionError", "ListActionError"]);
 }
+
+#[tokio::test]
+async fn a_write_that_panics_costs_neither_the_caller_nor_who_comes_next() {
+    let world = World::with_ready(3).await;
+    let writes = Arc::new(AtomicUsize::new(0));
+    let hook: Hook = Arc::new(move |passing| {
+        let writes = Arc::clone(&writes);
+        Box::pin(async move {
+            if passing.is_write() && !passing.is_answer {
+                assert_ne!(writes.fetch_add(1, Ordering::SeqCst), 0, "on purpose");
+            }
+            Ok(())
+        })
+    });
+    let allocator = Allocator::start(world.client_through(hook), settings(1, 10)).await;
+    let mut allocated = Vec::new();
+    for _ in 0..2 {
+        allocated.push(soon(ask(&allocator)).await.unwrap().unwrap().game_server_name);
+    }
+    allocated.sort();
+    assert_eq!(allocated, ["s0001", "s0002"]);
+}

@@ -1,6 +1,6 @@
 //! Writes that the API refuses, and writes that are made without an answer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -234,4 +234,32 @@ async fn a_state_that_others_have_moved_on_from_is_not_written_again() {
     world.until_state("Allocated").await;
     let stored = settle(&world, &mut sdk).await;
     assert_eq!(stored["status"]["state"], "Allocated", "players are on it");
+}
+
+#[tokio::test]
+async fn events_are_sent_after_the_task_that_sends_them_panicked() {
+    let mut world = World::without_sdk(json!({})).await;
+    let (engine, has_panicked) = (world.engine.service(), AtomicBool::new(false));
+    let service = service_fn(move |request: Request<kube::client::Body>| {
+        let is_event = request.method() == "POST" && request.uri().path().ends_with("/events");
+        let panics = is_event && !has_panicked.swap(true, Ordering::SeqCst);
+        let engine = engine.clone();
+        async move {
+            assert!(!panics, "on purpose");
+            let (parts, body) = request.into_parts();
+            pass(engine, Request::from_parts(parts, body.collect().await?.to_bytes())).await
+        }
+    });
+    let settings = settings();
+    let supervisor = settings.supervisor.clone();
+    world.start_with(settings, kube::Client::new(service, "default")).await;
+    let mut sdk = world.client().await;
+    sdk.ready().await.unwrap();
+    world.until_state("Ready").await;
+    sdk.allocate().await.unwrap();
+    event(&world, "Allocated").await;
+    assert_eq!(
+        supervisor.problems(),
+        ["events of game server default/gs was started again a moment ago"]
+    );
 }
