@@ -1,5 +1,6 @@
 //! `plimsoll evaluate`: what would be decided about the objects in these files?
 
+mod compact;
 mod decision;
 mod fleets;
 mod load;
@@ -7,7 +8,6 @@ mod nodes;
 mod policies;
 mod world;
 
-use std::cell::OnceCell;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ use world::{Object, World};
 pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
     let now = args.now.unwrap_or_else(|| Clock::system().now());
     let world = match load::files(&args.files, now) {
-        Ok(objects) => World { objects, now, count: args.count, servers: OnceCell::new() },
+        Ok(objects) => World::new(objects, now, args.count),
         Err(problems) => {
             let mut err = std::io::stderr().lock();
             for problem in problems {

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use api::agones;
 use decide::gameserver::{GameServer, Occupancy};
-use serde::Deserialize;
 
 use super::decision::Decision;
 use super::world::{Object, World};
@@ -25,7 +24,7 @@ impl Servers {
     fn of(world: &World) -> Self {
         let all: Vec<_> = world
             .of("GameServer")
-            .filter_map(read::<agones::GameServer>)
+            .filter_map(Object::read::<agones::GameServer>)
             .map(|server| server.view())
             .collect();
         let mut nodes = Occupancy::of(&all);
@@ -53,9 +52,4 @@ pub(crate) fn decide(object: &Object, world: &World) -> Option<Decision> {
         "GameServerAllocation" => allocation::decide(object, world, servers()),
         _ => None,
     }
-}
-
-/// Reads an admitted object as its type.
-fn read<'a, T: Deserialize<'a>>(object: &'a Object) -> Option<T> {
-    T::deserialize(&object.value).ok()
 }

@@ -58,6 +58,13 @@ struct Loaded {
     named: HashMap<[String; 4], usize>,
 }
 
+/// An object that an API server would take.
+struct Admitted {
+    kind: String,
+    scope: Scope,
+    value: Value,
+}
+
 impl Loaded {
     fn add(&mut self, content: Content) -> Result<(), Vec<Problem>> {
         match content {
@@ -65,8 +72,8 @@ impl Loaded {
                 self.objects.push(policy(value, self.now)?);
                 Ok(())
             }
-            Content::Object(value) => match self.object(value)? {
-                Some(object) => self.keep(object).map_err(|problem| vec![problem]),
+            Content::Object(value) => match self.admit(value)? {
+                Some(admitted) => self.keep(admitted).map_err(|problem| vec![problem]),
                 None => Ok(()),
             },
         }
@@ -74,12 +81,12 @@ impl Loaded {
 
     /// Checks an object as an API server would: one that has a `uid` counts as stored. One that no decision could mean
     /// comes back as `None`.
-    fn object(&self, mut value: Value) -> Result<Option<Object>, Vec<Problem>> {
+    fn admit(&self, mut value: Value) -> Result<Option<Admitted>, Vec<Problem>> {
         let (api_version, kind) = types(&value)?;
         if kind == "FleetAutoscaleReview" && matches!(api_version, None | Some(REVIEW)) {
             // What a webhook answers is no object of the API, and need not say its version.
             FleetAutoscaleReview::read(&value)?;
-            return Ok(Some(object(kind.to_owned(), Scope::Namespaced, value)));
+            return Ok(Some(Admitted { kind: kind.to_owned(), scope: Scope::Namespaced, value }));
         }
         let ours = api::find(None, kind);
         let Some(api_version) = api_version else {
@@ -88,7 +95,7 @@ impl Loaded {
                 // What is never stored is a request, and what it asks for needs no version.
                 Some(own) => {
                     value["apiVersion"] = own.into();
-                    self.object(value)
+                    self.admit(value)
                 }
                 None => Err(unversioned(ours)),
             };
@@ -103,7 +110,7 @@ impl Loaded {
             let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
             let admission = Admission { old: stored.as_ref(), now: self.now };
             merged((known.admit)(&mut value, &admission), checked.err())?;
-            return Ok(Some(object(kind, known.scope, value)));
+            return Ok(Some(Admitted { kind, scope: known.scope, value }));
         }
         let scope = match checked? {
             Some(scope) => scope,
@@ -111,27 +118,30 @@ impl Loaded {
             None if self.kinds.has_kind(&kind) => return Ok(None),
             None => Scope::Namespaced,
         };
-        Ok(Some(object(kind, scope, value)))
+        Ok(Some(Admitted { kind, scope, value }))
     }
 
     /// Keeps an object. The same object twice is one; two that differ cannot both be there.
-    fn keep(&mut self, object: Object) -> Result<(), Problem> {
-        let api_version = object.value["apiVersion"].as_str().unwrap_or_default();
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let is_stored = api::find(Some(api_version), &object.kind).is_none_or(|k| k.crd.is_some());
-        if object.name.is_empty() || !is_stored || api_version.is_empty() {
+    fn keep(&mut self, admitted: Admitted) -> Result<(), Problem> {
+        let Admitted { kind, scope, value } = admitted;
+        let api_version = value["apiVersion"].as_str().unwrap_or_default();
+        let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        let is_stored = !api_version.is_empty()
+            && api::find(Some(api_version), &kind).is_none_or(|k| k.crd.is_some());
+        let object = Object::new(kind, scope, value);
+        if object.name.is_empty() || !is_stored {
             self.objects.push(object);
             return Ok(());
         }
         let namespace = object.namespace.clone().unwrap_or_default();
-        let key = [group.to_owned(), object.kind.clone(), namespace, object.name.clone()];
+        let key = [group, object.kind.clone(), namespace, object.name.clone()];
         match self.named.entry(key) {
             Slot::Vacant(slot) => {
                 slot.insert(self.objects.len());
                 self.objects.push(object);
                 Ok(())
             }
-            Slot::Occupied(slot) if self.objects[*slot.get()].value == object.value => Ok(()),
+            Slot::Occupied(slot) if self.objects[*slot.get()].value() == object.value() => Ok(()),
             Slot::Occupied(_) => {
                 let message = format!("there is another {object}, which differs from this one");
                 Err(Problem::new("metadata.name", message))
@@ -183,14 +193,6 @@ fn merged(
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-fn object(kind: String, scope: Scope, value: Value) -> Object {
-    let text = |field: &str| value["metadata"][field].as_str().filter(|text| !text.is_empty());
-    let name = text("name").unwrap_or_default().to_owned();
-    let namespace = text("namespace").unwrap_or("default").to_owned();
-    let namespace = (scope == Scope::Namespaced).then_some(namespace);
-    Object { kind, namespace, name, value }
-}
-
 /// Admits a policy of a Nomad file. One that is not enabled is not checked, as there.
 fn policy(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
     let kind = "ScalingPolicy";
@@ -199,5 +201,5 @@ fn policy(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
     {
         (known.admit)(&mut value, &Admission { old: None, now })?;
     }
-    Ok(object(kind.to_owned(), Scope::Namespaced, value))
+    Ok(Object::new(kind.to_owned(), Scope::Namespaced, value))
 }

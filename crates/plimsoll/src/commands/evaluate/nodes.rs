@@ -1,8 +1,9 @@
 //! What a NodeAutoscaler would do with the nodes, pods and groups in the files.
 
+mod cluster;
+
 use std::fmt;
 
-use api::nodes::Objects;
 use api::plimsoll::NodeAutoscaler;
 use decide::Reason;
 use decide::nodes::{Keep, Removal, Resize, ScaleDown, ScaleUp, Turn, Unschedulable};
@@ -13,12 +14,8 @@ use super::world::{Object, World};
 
 /// Decides about one autoscaler. Admission has seen to it that everything can be read.
 pub(crate) fn decide(object: &Object, world: &World) -> Option<Decision> {
-    let autoscaler: NodeAutoscaler = serde_json::from_value(object.value.clone()).ok()?;
-    let mut objects = Objects::default();
-    for object in &world.objects {
-        objects.add(&object.value).ok()?;
-    }
-    let cluster = objects.cluster();
+    let autoscaler: NodeAutoscaler = object.read()?;
+    let cluster = cluster::read(world)?;
     let settings = api::nodes::settings(&autoscaler.spec);
     let status = api::nodes::status(autoscaler.status.as_ref());
     let mut turn = Turn::new(&cluster, &settings, world.now);

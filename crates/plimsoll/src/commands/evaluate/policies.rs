@@ -15,15 +15,15 @@ use serde_json::{Map, Value, json};
 use super::decision::Decision;
 use super::world::{Object, World};
 use series::Found;
-pub(super) use services::service;
+pub(super) use services::{ServicePolicy, service};
 
 /// Decides about a ScalingPolicy; `None`, with a word on standard error, where the size of its target is not known.
 pub(super) fn scaling(object: &Object, world: &World) -> Option<Decision> {
     // A disabled block of a Nomad file is not even checked, so this is asked before anything is read.
-    if object.value["spec"]["enabled"] == json!(false) {
+    if object.value()["spec"]["enabled"] == json!(false) {
         return Some(Decision::about(object).with("disabled", true).line("not enabled"));
     }
-    let policy: ScalingPolicy = serde_json::from_value(object.value.clone()).ok()?;
+    let policy: ScalingPolicy = object.read()?;
     for warning in policy.spec.warnings() {
         eprintln!("{object}: warning: {warning}");
     }

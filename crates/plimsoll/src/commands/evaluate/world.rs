@@ -1,12 +1,18 @@
 //! The objects that were read, and how to find one among them.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
+use api::Scope;
 use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::compact::Compact;
 use super::fleets::Servers;
+use super::policies::ServicePolicy;
 
 /// Everything a decision may look at.
 pub(crate) struct World {
@@ -18,9 +24,16 @@ pub(crate) struct World {
     pub(crate) count: Option<u32>,
     /// The game servers, read when the first decision about fleets needs them.
     pub(crate) servers: OnceCell<Servers>,
+    /// The AutoScalePolicies, read when the first decision about one needs them.
+    pub(crate) service_policies: OnceCell<Vec<ServicePolicy>>,
 }
 
 impl World {
+    pub(crate) fn new(objects: Vec<Object>, now: Timestamp, count: Option<u32>) -> Self {
+        let (servers, service_policies) = (OnceCell::new(), OnceCell::new());
+        Self { objects, now, count, servers, service_policies }
+    }
+
     /// Gives the objects of one kind.
     pub(crate) fn of(&self, kind: &str) -> impl Iterator<Item = &Object> {
         self.objects.iter().filter(move |o| o.kind == kind)
@@ -44,10 +57,38 @@ pub(crate) struct Object {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// The whole object, after admission.
-    pub(crate) value: Value,
+    content: Compact,
 }
 
 impl Object {
+    /// Names an admitted object by its metadata; one of a kind that lives in namespaces is in `default` unless it says so.
+    pub(crate) fn new(kind: String, scope: Scope, value: Value) -> Self {
+        let text = |field: &str| value["metadata"][field].as_str().filter(|text| !text.is_empty());
+        let name = text("name").unwrap_or_default().to_owned();
+        let namespace = text("namespace").unwrap_or("default").to_owned();
+        let namespace = (scope == Scope::Namespaced).then_some(namespace);
+        Self { kind, namespace, name, content: Compact::new(value) }
+    }
+
+    /// Returns the whole object, which is parsed each time.
+    pub(crate) fn value(&self) -> Cow<'_, Value> {
+        self.content.value()
+    }
+
+    /// Reads the object as its type; `None` where it is not one.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        self.content.read()
+    }
+
+    /// Reads the `spec` as its type; `None` where it is not one.
+    pub(crate) fn spec<T: DeserializeOwned>(&self) -> Option<T> {
+        #[derive(Deserialize)]
+        struct WithSpec<T> {
+            spec: T,
+        }
+        self.read().map(|object: WithSpec<T>| object.spec)
+    }
+
     /// Names the object, as `{"kind", "namespace", "name"}`.
     pub(crate) fn reference(&self) -> Value {
         let mut out = Map::new();

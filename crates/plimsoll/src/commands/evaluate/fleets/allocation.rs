@@ -6,14 +6,14 @@ use decide::Reason;
 use decide::allocation::{self, Allocation};
 use serde_json::{Value, json};
 
-use super::{Servers, read};
+use super::Servers;
 use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
 /// Decides which game server an allocation gets, and what becomes of it. Where upstream leaves it to chance, the same
 /// files give the same answer.
 pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
-    let request = read::<GameServerAllocation>(object)?.view(0);
+    let request = object.read::<GameServerAllocation>()?.view(0);
     let decision = Decision::about(object);
     let Some(found) = allocation::allocate(&request, &servers.all, &servers.nodes, world.now)
     else {
@@ -28,7 +28,7 @@ pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Optio
         );
     };
     let taken = world.get("GameServer", &found.server.namespace, &found.server.name)?;
-    let mut server: GameServer = read(taken)?;
+    let mut server: GameServer = taken.read()?;
     server.take_over(&found.server);
     Some(describe(decision, taken, &server, &found))
 }
@@ -40,7 +40,7 @@ fn describe(
     found: &Allocation,
 ) -> Decision {
     // What we do not know of the object stays as it was written.
-    let mut after = taken.value.clone();
+    let mut after = taken.value().into_owned();
     for (part, fields) in [
         ("metadata", &["labels", "annotations"][..]),
         ("status", &["state", "counters", "lists"][..]),

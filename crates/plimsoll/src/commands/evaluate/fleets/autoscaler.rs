@@ -8,19 +8,19 @@ use decide::Reason;
 use decide::fleet::{self, Autoscaler, Observation, Reply};
 use serde_json::json;
 
-use super::{Servers, read};
+use super::Servers;
 use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
 /// Decides the size of an autoscaler's fleet.
 pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
-    let autoscaler: FleetAutoscaler = read(object)?;
+    let autoscaler: FleetAutoscaler = object.read()?;
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let name = &autoscaler.spec.fleet_name;
     let Some(target) = world.get("Fleet", namespace, name) else {
         return missing(object, world, &format!("Fleet {namespace}/{name}"));
     };
-    let fleet = read::<Fleet>(target)?.view();
+    let fleet = target.read::<Fleet>()?.view();
     let owner = owner(world, namespace, name);
     let policy = autoscaler.spec.policy.view(&reply(world, object, &fleet))?;
     let seen = Observation {
@@ -51,7 +51,7 @@ fn owner(world: &World, namespace: &str, fleet: &str) -> Option<Arc<str>> {
     let all: Vec<Autoscaler> = world
         .of("FleetAutoscaler")
         .filter(|o| o.namespace.as_deref() == Some(namespace))
-        .filter_map(read::<FleetAutoscaler>)
+        .filter_map(Object::read::<FleetAutoscaler>)
         .filter(|a| a.spec.fleet_name == fleet)
         .map(|a| a.view())
         .collect();
@@ -74,7 +74,7 @@ fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Reply {
     };
     let all: Vec<_> = world
         .of("FleetAutoscaleReview")
-        .filter_map(|object| Some((object, FleetAutoscaleReview::read(&object.value).ok()?)))
+        .filter_map(|object| Some((object, FleetAutoscaleReview::read(&object.value()).ok()?)))
         .collect();
     let mut found: Vec<_> = all.iter().filter(about).collect();
     found.sort_by_key(|review| !is_named(review));

@@ -7,7 +7,7 @@ use decide::fleet::{self, Limits, SetView};
 use decide::gameserver::GameServer;
 use serde_json::json;
 
-use super::{Servers, read};
+use super::Servers;
 use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
@@ -19,7 +19,7 @@ struct Set {
 
 /// Decides which game servers of a fleet go; `None` while it has no more than it should.
 pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
-    let fleet: Fleet = read(object)?;
+    let fleet: Fleet = object.read()?;
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let all = servers.of_fleet(namespace, &object.name);
     let staying = all.iter().filter(|s| !s.is_being_deleted()).count();
@@ -47,7 +47,7 @@ fn sets(fleet: &Fleet, world: &World, namespace: &str, name: &str) -> Vec<Set> {
     let mut sets: Vec<Set> = world
         .of("GameServerSet")
         .filter(|o| o.namespace.as_deref() == Some(namespace))
-        .filter_map(read::<GameServerSet>)
+        .filter_map(Object::read::<GameServerSet>)
         .filter(|set| {
             set.metadata.labels.as_ref().and_then(|l| l.get(FLEET_LABEL)).map(String::as_str)
                 == Some(name)

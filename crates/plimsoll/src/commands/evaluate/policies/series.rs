@@ -7,7 +7,7 @@ use api::plimsoll::scaling_policy::{CheckSpec, RuleMetric, RuleSpec, ScalingPoli
 use decide::checks::{Reading, Series};
 use serde::de::DeserializeOwned;
 
-use super::super::world::World;
+use super::super::world::{Object, World};
 
 /// What was found.
 pub(super) enum Found {
@@ -112,5 +112,5 @@ fn only(world: &World, namespace: &str, is_asked: impl Fn(&MetricSeriesSpec) -> 
 
 fn specs<T: DeserializeOwned>(world: &World, kind: &str, namespace: &str) -> Vec<T> {
     let here = world.of(kind).filter(|o| o.namespace.as_deref() == Some(namespace));
-    here.filter_map(|o| serde_json::from_value(o.value["spec"].clone()).ok()).collect()
+    here.filter_map(Object::spec).collect()
 }

@@ -8,9 +8,24 @@ use super::super::decision::Decision;
 use super::super::world::{Object, World};
 use super::series::{self, Found};
 
+/// An AutoScalePolicy, read once for all that it is judged with.
+pub(in super::super) struct ServicePolicy {
+    /// Where it is among the objects.
+    index: usize,
+    spec: AutoScalePolicySpec,
+}
+
+impl ServicePolicy {
+    fn all(world: &World) -> Vec<Self> {
+        let policies =
+            world.objects.iter().enumerate().filter(|(_, o)| o.kind == "AutoScalePolicy");
+        policies.filter_map(|(index, o)| Some(Self { index, spec: o.spec()? })).collect()
+    }
+}
+
 /// Decides about an AutoScalePolicy; `None`, with a word on standard error, where the service's size is not known.
 pub(in super::super) fn service(object: &Object, world: &World) -> Option<Decision> {
-    let spec = read(object)?;
+    let spec: AutoScalePolicySpec = object.spec()?;
     let Some(count) = world.count.map(i64::from) else {
         eprintln!("{object}: only validated, since --count is not given");
         return None;
@@ -44,23 +59,20 @@ fn judge(
     world: &World,
 ) -> Option<Verdict> {
     let namespace = object.namespace.as_deref().unwrap_or("default");
-    let is_neighbour = |other: &&Object| {
-        other.namespace == object.namespace
-            && other.value["spec"]["serviceId"].as_str() == Some(spec.service_id.as_str())
+    let is_neighbour = |other: &&ServicePolicy| {
+        world.objects[other.index].namespace == object.namespace
+            && other.spec.service_id == spec.service_id
     };
-    let neighbours: Vec<&Object> = world.of("AutoScalePolicy").filter(is_neighbour).collect();
-    let here = neighbours.iter().position(|other| std::ptr::eq(*other, object))?;
-    let specs: Vec<AutoScalePolicySpec> = neighbours.iter().filter_map(|o| read(o)).collect();
-    let found: Vec<Found> = specs.iter().map(|s| series::of_policy(s, namespace, world)).collect();
+    let all = world.service_policies.get_or_init(|| ServicePolicy::all(world));
+    let neighbours: Vec<&ServicePolicy> = all.iter().filter(is_neighbour).collect();
+    let is_this = |other: &&ServicePolicy| std::ptr::eq(&world.objects[other.index], object);
+    let here = neighbours.iter().position(is_this)?;
+    let specs = neighbours.iter().map(|other| &other.spec);
+    let found: Vec<Found> = specs.clone().map(|s| series::of_policy(s, namespace, world)).collect();
     let policies: Vec<_> = specs
-        .iter()
         .zip(&found)
         .filter_map(|(spec, found)| Some((spec.decidable().ok()?, found.reading())))
         .collect();
     let mut verdicts = service::judge(&policies, count, world.now);
     (here < verdicts.len()).then(|| verdicts.swap_remove(here))
-}
-
-fn read(object: &Object) -> Option<AutoScalePolicySpec> {
-    serde_json::from_value(object.value["spec"].clone()).ok()
 }

@@ -19,14 +19,14 @@ pub(super) fn size(target: &TargetSpec, namespace: &str, world: &World) -> Optio
 fn object(kind: &str, namespace: &str, name: &str, world: &World) -> Option<i64> {
     let found = world.get(kind, namespace, name).or_else(|| world.get(kind, "", name))?;
     // Kubernetes' workloads have one replica unless they say otherwise.
-    Some(found.value["spec"]["replicas"].as_i64().unwrap_or(1))
+    Some(found.value()["spec"]["replicas"].as_i64().unwrap_or(1))
 }
 
 fn node_group(name: &str, world: &World) -> Option<i64> {
     let group = world.get("NodeGroup", "", name)?;
     let is_member = |node: &Value| node["metadata"]["labels"][LABEL].as_str() == Some(name);
-    let members = world.of("Node").filter(|node| is_member(&node.value)).count();
-    group.value["status"]["target"].as_i64().or(i64::try_from(members).ok())
+    let members = || world.of("Node").filter(|node| is_member(&node.value())).count();
+    group.value()["status"]["target"].as_i64().or_else(|| i64::try_from(members()).ok())
 }
 
 /// Names the target as decisions do.
