@@ -46,3 +46,38 @@ fn bad_objects_are_refused_by_their_field() {
         assert!(said.contains(wanted), "{said}");
     }
 }
+
+#[test]
+fn a_pod_goes_where_its_volume_is_in_whichever_order_the_files_say() {
+    let group = |zone: &str| {
+        format!(
+            "apiVersion: plimsoll.dev/v1alpha1\nkind: NodeGroup\nmetadata: {{name: {zone}}}\nspec:\n  min: 0\n  max: 3\n  template:\n    \
+             capacity: {{cpu: \"4\", memory: 8Gi, pods: \"110\"}}\n    labels: {{topology.kubernetes.io/zone: {zone}}}\n"
+        )
+    };
+    let autoscaler = "apiVersion: plimsoll.dev/v1alpha1\nkind: NodeAutoscaler\nmetadata: {name: nodes}\nspec: {}\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: db, uid: db, creationTimestamp: \"2026-01-01T00:00:00Z\"}\n\
+        spec:\n  containers: [{name: c, image: i, resources: {requests: {cpu: \"1\"}}}]\n  \
+        volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n\
+        status: {phase: Pending, conditions: [{type: PodScheduled, status: \"False\", reason: Unschedulable}]}\n";
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, uid: data}\n\
+        spec: {volumeName: disk, storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n\
+        status: {phase: Bound}\n";
+    let volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk, uid: disk}\n\
+        spec:\n  capacity: {storage: 1Gi}\n  accessModes: [ReadWriteOnce]\n  storageClassName: fast\n  csi: {driver: d, volumeHandle: v}\n  \
+        claimRef: {namespace: default, name: data, uid: data}\n  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: \
+        [{key: topology.kubernetes.io/zone, operator: In, values: [b]}]}]}}\n";
+    let class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: d\n";
+    let (a, b) = (group("a"), group("b"));
+    let mut documents = [autoscaler, pod, claim, volume, class, a.as_str(), b.as_str()];
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..documents.len() {
+        documents.rotate_left(1);
+        let path = folder.path().join("objects.yaml");
+        fs::write(&path, documents.join("---\n")).unwrap();
+        let done = plimsoll().args(["evaluate", "-f"]).arg(&path).output().unwrap();
+        let printed = String::from_utf8(done.stdout).unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(printed, "NodeAutoscaler nodes\n  grow b from 0 to 1 for 1 pod\n", "{said}");
+    }
+}
