@@ -13,7 +13,7 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
-use process::Clock;
+use process::{Clock, Supervisor};
 use serde_json::json;
 use serve::admission;
 use serve::tls::{Certificates, Files};
@@ -133,7 +133,7 @@ async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<
         key: cluster.file("server.key"),
         callers: None,
     };
-    let certificates = Certificates::of_files(files).await?;
+    let certificates = Certificates::of_files(files, &Supervisor::new()).await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("https://{}", listener.local_addr()?);
     let ca =
