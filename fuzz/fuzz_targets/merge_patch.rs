@@ -1,4 +1,4 @@
-//! Feeds `engine::fuzzing::merge_patch`; see there for what must hold.
+//! Feeds `apimachinery::fuzzing::merge_patch`; see there for what must hold.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::fuzzing::merge_patch(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| apimachinery::fuzzing::merge_patch(data));

@@ -8,10 +8,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
 use crate::delegate::Delegates;
-use crate::resource::{Registry, Resource};
 use crate::rest::Addresses;
 use crate::runtime::logs::Logs;
 use crate::store::Store;
+use apimachinery::resource::{Registry, Resource};
 
 /// The inside of an engine.
 pub(crate) struct Core {
@@ -98,7 +98,7 @@ impl Core {
     /// Takes notice of a change to a kind that decides what is served.
     pub(crate) fn notice(self: &Arc<Self>, resource: &Resource) {
         if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            crate::crd::sync(self);
+            crate::definitions::sync(self);
             self.definition_written.notify_one();
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::delegate::Delegates;
-use crate::resource::{Resource, Served, Subresource, api_version};
+use apimachinery::resource::{Resource, Served, Subresource, api_version};
 
 /// The groups that the real server lists first, in its order.
 const FIRST: &[&str] = &[
@@ -270,7 +270,7 @@ fn aggregated_version(served: &Served, group: &str, version: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::Registry;
+    use apimachinery::resource::Registry;
 
     #[test]
     fn groups_versions_and_resources_are_listed() {

@@ -15,8 +15,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::store::{Change, Object};
+use apimachinery::resource::Resource;
 use budgets::Budgets;
 use events::Events;
 use garbage::Garbage;

@@ -9,35 +9,23 @@
 
 mod access;
 mod bootstrap;
-mod builtin;
 mod core;
-mod crd;
 mod deadline;
+mod definitions;
 mod delegate;
-mod depth;
 mod discovery;
-pub mod fields;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
 mod keep;
-mod members;
-pub mod offline;
 mod openapi;
-pub mod patch;
-mod protobuf;
-mod quote;
-mod resource;
 mod rest;
 pub mod runtime;
 mod schedule;
-pub mod schema;
-pub mod selector;
 mod service;
 mod status;
 mod store;
-pub mod table;
 #[cfg(test)]
 mod tests;
 
@@ -121,8 +109,8 @@ impl Engine {
         let core = core::Core::new(store, clock, supervisor, &access, identity);
         let engine = Self { core, access };
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
-        crd::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
-        crd::start(&engine.core);
+        definitions::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
+        definitions::start(&engine.core);
         keep::start(&engine.core);
         Ok(engine)
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::resource::{Resource, Served};
+use apimachinery::resource::{Resource, Served};
 
 /// Which of the two versions of OpenAPI a document is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ fn schemas(resources: &[&Arc<Resource>], edition: Edition) -> Map<String, Value>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::Registry;
+    use apimachinery::resource::Registry;
 
     #[test]
     fn the_documents_hold_what_their_references_name() {

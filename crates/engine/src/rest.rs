@@ -41,12 +41,12 @@ pub(crate) use form::{Reply, refusal};
 
 use crate::core::Core;
 use crate::delegate;
-use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
 use crate::store::{Object, Unreadable, WriteError};
-use crate::table::Include;
 pub(crate) use address::Address;
 pub(crate) use addresses::Addresses;
+use apimachinery::resource::{Resource, Subresource};
+use apimachinery::table::Include;
 use form::Form;
 pub(crate) use query::Query;
 use warnings::Warnings;

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::resource::Resource;
 use crate::store::Unreadable;
+use apimachinery::resource::Resource;
 
 /// A refusal, as the API answers it.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,7 +185,7 @@ pub(crate) fn details(name: &str, group: &str, kind: &str) -> Map<String, Value>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::Registry;
+    use apimachinery::resource::Registry;
 
     #[test]
     fn a_refusal_names_what_it_is_about_as_kube_apiserver_does() {

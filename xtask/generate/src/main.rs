@@ -1,4 +1,4 @@
-//! Writes `crates/engine/data/*.txt` anew from the Go modules of Kubernetes.
+//! Writes `crates/apimachinery/data/*.txt` anew from the Go modules of Kubernetes.
 //!
 //! The OpenAPI documents say what a field holds and how lists merge; the Go types say what the documents leave out:
 //! which fields are pointers, which vanish when empty, and the names that decoding errors use.
@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<()> {
     );
     let schemas = openapi::read(&kubernetes.join("api/openapi-spec/v3"))?;
     let types = go::read(&modules)?;
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/engine/data");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/apimachinery/data");
     write::types(&data.join("types.txt"), &schemas, &types)?;
     write::descriptions(&data.join("descriptions.txt"), &schemas)
 }

@@ -1,7 +1,7 @@
 //! How are the types written down?
 //!
 //! One line per type (`T`) and per field (`F`), parts separated by tabs, so that a new release shows as a readable
-//! difference. The reader is `crates/engine/src/schema/data.rs`.
+//! difference. The reader is `crates/apimachinery/src/schema/data.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

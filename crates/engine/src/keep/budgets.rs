@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::split;
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::rest::internal;
-use crate::selector::Labels;
+use apimachinery::resource::Resource;
+use apimachinery::selector::Labels;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// How long an eviction may take to show in the pod.

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Meta, Owner, Place, shown_as, split};
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::rest::internal::{self, Propagation};
+use apimachinery::resource::Resource;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

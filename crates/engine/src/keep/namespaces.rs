@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Meta, split};
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::rest::internal::{self, Propagation};
+use apimachinery::resource::Resource;
 
 const ACCOUNT: &str = "default";
 /// Who makes these on a cluster.

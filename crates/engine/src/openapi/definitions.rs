@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::Edition;
-use crate::crd::Custom;
-use crate::resource::Resource;
-use crate::schema::{ListType, MapType, Shape, Types, What, descriptions};
+use apimachinery::crd::Custom;
+use apimachinery::resource::Resource;
+use apimachinery::schema::{ListType, MapType, Shape, Types, What, descriptions};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";

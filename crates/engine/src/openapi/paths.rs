@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Edition, definitions};
-use crate::resource::{Resource, Subresource};
-use crate::schema::Types;
+use apimachinery::resource::{Resource, Subresource};
+use apimachinery::schema::Types;
 
 const PATCHES: &[&str] = &[
     "application/json-patch+json",

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::{Call, strategy};
-use crate::builtin::field::{FieldError, Path};
 use crate::status::{Answer, Status};
 use crate::store::{Expired, Object, Store};
+use apimachinery::builtin::field::{FieldError, Path};
 
 const COLLECTION: &str = "services";
 /// How many addresses there are: 10.96.0.0/12, without those that end in 0 or 255.

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::resource::Resource;
 use crate::store::{Object, Unreadable};
+use apimachinery::resource::Resource;
 
 /// Tells whether an object can be answered as it is kept, without reading it.
 pub(crate) fn is_kept_as_served(resource: &Resource) -> bool {

@@ -7,9 +7,9 @@ use http::header;
 use serde_json::Value;
 
 use super::{Call, form};
-use crate::quote::quote;
-use crate::schema::decode::{self, Decoded, Error};
 use crate::status::{Answer, Status};
+use apimachinery::quote::quote;
+use apimachinery::schema::decode::{self, Decoded, Error};
 
 /// What is done about fields that the kind does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn outcome(
     strict: &[String],
 ) -> Answer<Result<Value, String>> {
     if !document.is_object() {
-        let found = crate::patch::type_name(&document);
+        let found = apimachinery::patch::type_name(&document);
         let into = "Go value of type map[string]interface {}";
         return Ok(Err(format!("json: cannot unmarshal {found} into {into}")));
     }
@@ -166,7 +166,7 @@ fn said(call: &Call, body: &[u8]) -> Answer<Said> {
             Ok(decoded) if !decoded.value.is_object() => format!(
                 "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
                  \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                crate::patch::type_name(&decoded.value)
+                apimachinery::patch::type_name(&decoded.value)
             ),
             Ok(_) => "json: cannot unmarshal into Go struct field".to_owned(),
             Err(err) => err.to_string(),

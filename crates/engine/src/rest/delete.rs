@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::select::Selection;
 use super::{Call, Reply, form, list, meta, options, refused, strategy, update};
-use crate::crd::FINALIZER;
-use crate::resource::{Origin, Resource};
+use crate::definitions::FINALIZER;
 use crate::status::{Answer, Status};
 use crate::store::{Object, Write, WriteError};
+use apimachinery::resource::{Origin, Resource};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -109,7 +109,7 @@ impl Options {
     fn check_body(body: &Value) -> Answer<()> {
         let grace = &body["gracePeriodSeconds"];
         if !grace.is_null() && !grace.is_i64() {
-            let kind = crate::patch::type_name(grace);
+            let kind = apimachinery::patch::type_name(grace);
             return Err(Status::bad_request(format!(
                 "json: cannot unmarshal {kind} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
             )));
@@ -194,7 +194,7 @@ impl Options {
                     "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). \
                      The object might have been {hint}"
                 );
-                let qualified = crate::resource::qualified(kind, &call.resource.group);
+                let qualified = apimachinery::resource::qualified(kind, &call.resource.group);
                 let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
                 let mut status = Status::new(409, "Conflict", message);
                 status.details = Some(crate::status::details(name, &call.resource.group, kind));

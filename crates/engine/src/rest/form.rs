@@ -6,8 +6,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
-use crate::protobuf;
 use crate::status::{Answer, Status};
+use apimachinery::protobuf;
 
 /// The body of an answer: all at once, or a stream of events.
 pub type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
@@ -155,7 +155,7 @@ pub(crate) fn unknown_format(known: &str) -> Box<Status> {
 
 /// Reads JSON, to a bounded depth.
 pub(crate) fn json(body: &[u8]) -> Answer<Value> {
-    let decoded = crate::schema::decode::json(body, None).map_err(|err| {
+    let decoded = apimachinery::schema::decode::json(body, None).map_err(|err| {
         Status::bad_request(format!("couldn't get version/kind; json parse error: {err}"))
     })?;
     Ok(decoded.value)
@@ -166,7 +166,7 @@ pub(crate) fn json(body: &[u8]) -> Answer<Value> {
 /// Of a key that stands twice in a map the last counts, and it is said which.
 pub(crate) fn yaml(body: &[u8]) -> Answer<(Value, Option<String>)> {
     // Most of what comes as YAML is JSON, which is read faster, and deeper on the same stack.
-    if let Ok(decoded) = crate::schema::decode::json(body, None)
+    if let Ok(decoded) = apimachinery::schema::decode::json(body, None)
         && decoded.strict.is_empty()
     {
         return Ok((decoded.value, None));
@@ -182,7 +182,7 @@ pub(crate) fn yaml(body: &[u8]) -> Answer<(Value, Option<String>)> {
     let serde_saphyr::Error::DuplicateMappingKey { key, location } = err.without_snippet() else {
         return Err(wrong(err));
     };
-    let key = crate::quote::quote(key.as_deref().unwrap_or_default());
+    let key = apimachinery::quote::quote(key.as_deref().unwrap_or_default());
     let note = format!("line {}: key {key} already set in map", location.line());
     let lenient =
         serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };

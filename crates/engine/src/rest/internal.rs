@@ -18,10 +18,10 @@ use super::form::Form;
 use super::query::Query;
 use super::{Call, Caller, update};
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::status::Answer;
 use crate::store::Parts;
-use crate::table::Include;
+use apimachinery::resource::Resource;
+use apimachinery::table::Include;
 
 pub(crate) use super::pods::set_condition;
 pub(crate) use pod::PodRef;
@@ -170,7 +170,7 @@ async fn try_create(
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.as_str().into();
     // As if it had been sent: what its kind always has is there, even when it is empty.
-    if let Ok(decoded) = crate::schema::decode::value(&object, resource.shape()) {
+    if let Ok(decoded) = apimachinery::schema::decode::value(&object, resource.shape()) {
         object = decoded.value;
         object["apiVersion"] = resource.api_version().into();
         object["kind"] = resource.kind.as_str().into();

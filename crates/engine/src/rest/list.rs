@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::form::{self, Form, View};
 use super::select::Selection;
 use super::{Call, Reply, convert, options, read};
-use crate::resource::Origin;
 use crate::status::{Answer, Status};
 use crate::store::{Expired, Object, Unreadable};
+use apimachinery::resource::Origin;
 
 /// How many objects are looked at between two looks at the limit.
 const CHUNK: usize = 1000;
@@ -181,12 +181,13 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
         let json = TOKEN.decode(token).map_err(|err| bad(&err.to_string()))?;
-        let token: Token = serde_json::from_slice(&json).map_err(|_| {
-            match crate::schema::decode::json(&json, None) {
+        let token: Token =
+            serde_json::from_slice(&json).map_err(|_| match apimachinery::schema::decode::json(
+                &json, None,
+            ) {
                 Ok(_) => bad("json: cannot unmarshal"),
                 Err(err) => bad(&err.to_string()),
-            }
-        })?;
+            })?;
         if token.v != "meta.k8s.io/v1" {
             return Err(bad(&format!(
                 "server does not recognize this encoded version {:?}",
@@ -229,7 +230,7 @@ fn expired(call: &Call, prefix: &str, after: Option<&str>) -> Box<Status> {
 pub(super) fn check_version(call: &Call, version: Option<&str>) -> Answer<Option<u64>> {
     let Some(text) = version else { return Ok(None) };
     let asked: u64 = text.parse().map_err(|_| {
-        let text = crate::quote::quote(text);
+        let text = apimachinery::quote::quote(text);
         let why =
             format!("Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax");
         Status::new(500, "", format!("resourceVersion: {why}"))

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Call;
-use crate::quote::quote;
 use crate::status::{Answer, Status};
+use apimachinery::quote::quote;
 
 /// Checks the options that every write has.
 pub(super) fn of_write(call: &Call) -> Answer<()> {

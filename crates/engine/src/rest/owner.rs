@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::Call;
-use crate::fields::{self, Write};
-use crate::patch::apply;
-use crate::resource::{Origin, Served, Subresource};
 use crate::status::{Answer, Status};
+use apimachinery::fields::{self, Write};
+use apimachinery::patch::apply;
+use apimachinery::resource::{Origin, Served, Subresource};
 
 /// Notes in an object who owns what after a create or an update.
 pub(super) fn note(call: &Call, old: Option<&Value>, new: &mut Value) {

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::create::{self, Owners};
 use super::{Call, Reply, decode, form, meta, options, owner, update};
-use crate::patch;
-use crate::quote::quote;
-use crate::resource::Origin;
-use crate::schema::{Shape, Types};
 use crate::status::{Answer, Status};
 use crate::store::Parts;
+use apimachinery::patch;
+use apimachinery::quote::quote;
+use apimachinery::resource::Origin;
+use apimachinery::schema::{Shape, Types};
 
 /// Patches an object, or the part that the request names.
 pub(super) async fn answer(call: &Call) -> Answer<Reply> {
@@ -58,7 +58,7 @@ fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value>
 fn immutable_uid(call: &Call, uid: &str) -> Box<Status> {
     let (kind, group) = (&call.resource.kind, &call.resource.group);
     let why = format!("Invalid value: {}: field is immutable", quote(uid));
-    let said = crate::resource::qualified(kind, group);
+    let said = apimachinery::resource::qualified(kind, group);
     let mut status = Status::new(
         422,
         "Invalid",
@@ -93,7 +93,7 @@ impl Patch {
             return Ok(Self { form, document, strict: Vec::new() });
         }
         let prefix = if form == Form::Strategic { "" } else { "error decoding patch: " };
-        let decoded = crate::schema::decode::json(&call.body, None)
+        let decoded = apimachinery::schema::decode::json(&call.body, None)
             .map_err(|err| Status::bad_request(format!("{prefix}{err}")))?;
         let mut patch = Self { form, document: decoded.value, strict: decoded.strict };
         if form == Form::Json {

@@ -8,9 +8,9 @@ use super::create::{self, Owners, Written};
 use super::delete::{self, Options, Outcome};
 use super::write::NotStored;
 use super::{Call, Reply, decode, form, meta, update};
-use crate::selector::Labels;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Parts, Write};
+use apimachinery::selector::Labels;
 
 /// Gives how long a pod may take to end, as its deletion or the pod itself says. One that runs nowhere needs no time.
 pub(super) fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {

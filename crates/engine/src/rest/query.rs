@@ -49,7 +49,7 @@ impl Query {
         let bad = || {
             Status::bad_request(format!(
                 "strconv.ParseInt: parsing {}: invalid syntax",
-                crate::quote::quote(text)
+                apimachinery::quote::quote(text)
             ))
         };
         text.parse().map(Some).map_err(|_| bad())

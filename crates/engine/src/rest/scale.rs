@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Call, Reply, create, form, meta, patch, update};
-use crate::crd::Scale;
 use crate::status::{Answer, Status};
 use crate::store::Parts;
+use apimachinery::crd::Scale;
 
 /// Answers with the scale of an object.
 pub(super) fn read(call: &Call) -> Answer<Reply> {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{Call, convert};
-use crate::resource::{Origin, Resource};
-use crate::selector::{Fields, Labels, Selectable};
 use crate::status::{Answer, Status};
 use crate::store::Object;
+use apimachinery::resource::{Origin, Resource};
+use apimachinery::selector::{Fields, Labels, Selectable};
 
 /// The label and field selectors of a request.
 #[derive(Clone, Debug)]

@@ -6,13 +6,13 @@
 use serde_json::{Map, Value};
 
 use super::{Call, addresses, meta};
-use crate::builtin::admit::Classes;
-use crate::builtin::field::{self, FieldError, Path};
-use crate::builtin::{self, BuiltIn, Part};
-use crate::crd;
-use crate::resource::{Origin, Resource, Subresource};
-use crate::schema::times;
 use crate::status::{Answer, Status};
+use apimachinery::builtin::admit::Classes;
+use apimachinery::builtin::field::{self, FieldError, Path};
+use apimachinery::builtin::{self, BuiltIn, Part};
+use apimachinery::crd;
+use apimachinery::resource::{Origin, Resource, Subresource};
+use apimachinery::schema::times;
 
 /// Kinds that may be written without saying which version the write was made from.
 pub(super) fn allows_unconditional_update(resource: &Resource) -> bool {
@@ -106,7 +106,7 @@ pub(super) fn invalid(call: &Call, name: &str, wrong: &[FieldError]) -> Box<Stat
     // Events of both groups are checked as those of the core group.
     let group = if resource.is("events.k8s.io", "Event") { "" } else { &resource.group };
     let said = field::message(wrong);
-    let kind = crate::resource::qualified(&resource.kind, group);
+    let kind = apimachinery::resource::qualified(&resource.kind, group);
     let mut status = Status::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {said}"));
     status.details = Some(crate::status::details(name, group, &resource.kind));
     wrong.iter().fold(status, |status, error| status.cause(error.cause()))

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::create::{self, Owners, Written};
 use super::write::NotStored;
 use super::{Call, Reply, addresses, convert, decode, meta, owner, strategy};
-use crate::fields;
-use crate::resource::Subresource;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Parts, Write, WriteError};
+use apimachinery::fields;
+use apimachinery::resource::Subresource;
 
 /// How often a change is made again when others are faster.
 const TRIES: usize = 64;
@@ -155,13 +155,13 @@ fn prepare(call: &Call, new: &mut Value, old: &Value, owners: Owners) -> Answer<
         "" | "0" if strategy::allows_unconditional_update(resource) => {}
         "" | "0" => {
             let why = "Invalid value: 0: must be specified for an update";
-            let said = crate::resource::qualified(&resource.plural, &resource.group);
+            let said = apimachinery::resource::qualified(&resource.plural, &resource.group);
             let message = format!("{said} \"{name}\" is invalid: metadata.resourceVersion: {why}");
             let cause = json!({"reason": "FieldValueInvalid", "message": why, "field": "metadata.resourceVersion"});
             return Err(Status::about(422, "Invalid", resource, name, message).cause(cause));
         }
         version if version.parse::<u64>().is_err() => {
-            let version = crate::quote::quote(version);
+            let version = apimachinery::quote::quote(version);
             let why = format!("strconv.ParseUint: parsing {version}: invalid syntax");
             return Err(Status::new(500, "", why));
         }

@@ -20,10 +20,10 @@ use super::form::{self, Form, View};
 use super::select::Selection;
 use super::{Call, Reply, convert, list, options, read};
 use crate::core::Core;
-use crate::resource::Resource;
 use crate::status::{Answer, Status};
 use crate::store::{Change, Expired, Object, Subscription};
-use crate::table::Include;
+use apimachinery::resource::Resource;
+use apimachinery::table::Include;
 
 /// How many changes are taken from the store at once.
 const BATCH: usize = 256;

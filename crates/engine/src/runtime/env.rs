@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use serde_json::Value;
 
 use crate::core::Core;
-use crate::schema::quantity::Quantity;
+use apimachinery::schema::quantity::Quantity;
 
 /// Names and values.
 pub(super) type Variables = BTreeMap<String, String>;

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::pack::{Packed, Packer};
-use crate::depth;
+use apimachinery::depth;
 
 /// What every kept object starts with.
 const START: &[u8] = br#"{"metadata":{"#;
@@ -406,7 +406,7 @@ mod tests {
         });
         let object = Body::new(&kept).at(42);
         let mut out = Vec::new();
-        object.write(&crate::resource::opening("y/v2", "Y"), &mut out);
+        object.write(&apimachinery::resource::opening("y/v2", "Y"), &mut out);
         let mut wanted = kept;
         wanted["apiVersion"] = "y/v2".into();
         wanted["kind"] = "Y".into();

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use plimsoll_engine::fuzzing::TARGETS;
+use plimsoll_engine::fuzzing;
 
 #[test]
 fn every_input_of_the_corpus_keeps_the_laws() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    for (name, target) in TARGETS {
+    for (name, target) in apimachinery::fuzzing::TARGETS.into_iter().chain(fuzzing::TARGETS) {
         let inputs: Vec<_> = std::fs::read_dir(corpus.join(name))
             .unwrap()
             .map(|entry| entry.unwrap().path())

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use api::autoscaling::FleetAutoscaleReview;
 use api::{Admission, Problem, Scope};
-use engine::offline::Kinds;
+use apimachinery::offline::Kinds;
 use jiff::Timestamp;
 use serde_json::Value;
 
