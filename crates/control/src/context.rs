@@ -2,17 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cluster::{CachedGameServer, EventRecorder, Key, WorkQueue};
 use kube::Client;
 use process::Clock;
 
-use crate::Key;
-use crate::events::Events;
 use crate::gameserver::Waiting;
 use crate::gameserverset::Kept;
 use crate::ports::HostPorts;
-use crate::queue::Queue;
 use crate::settings::Settings;
-use crate::stores::{Server, Stores};
+use crate::stores::Stores;
 
 /// What every controller works with, for as long as it is the active one.
 pub struct Context {
@@ -25,7 +23,7 @@ pub struct Context {
     /// What is there.
     pub stores: Stores,
     /// Where to say what was done.
-    pub events: Events,
+    pub events: EventRecorder,
     /// What is to be looked at.
     pub queues: Queues,
     /// What was told about game servers that have no node.
@@ -39,23 +37,24 @@ pub struct Context {
 #[derive(Default)]
 pub struct Queues {
     /// Game servers.
-    pub servers: Arc<Queue>,
+    pub servers: Arc<WorkQueue>,
     /// Sets, for their size.
-    pub sets: Arc<Queue>,
+    pub sets: Arc<WorkQueue>,
     /// Sets, for their status.
-    pub set_statuses: Arc<Queue>,
+    pub set_statuses: Arc<WorkQueue>,
     /// Fleets.
-    pub fleets: Arc<Queue>,
+    pub fleets: Arc<WorkQueue>,
 }
 
 impl Context {
-    pub(crate) fn new(client: Client, settings: Settings, events: Events) -> Arc<Self> {
+    pub(crate) fn new(client: Client, settings: Settings, events: EventRecorder) -> Arc<Self> {
         let stores = Stores::new();
         let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores, &[])));
         let released = Arc::clone(&ports);
-        stores.servers.on_change(move |old, new| {
-            let uid =
-                |server: Option<&Arc<Server>>| server.and_then(|s| s.object.metadata.uid.clone());
+        stores.servers.subscribe(move |old, new| {
+            let uid = |server: Option<&Arc<CachedGameServer>>| {
+                server.and_then(|s| s.object.metadata.uid.clone())
+            };
             if let Some(gone) = uid(old).filter(|old| Some(old) != uid(new).as_ref()) {
                 released.lock().unwrap_or_else(PoisonError::into_inner).release(&gone);
             }
@@ -72,7 +71,7 @@ impl Context {
         *self.ports() = seeded;
         // Those that went meanwhile were taken back from what was there before.
         for meta in servers.iter().map(|server| &server.object.metadata) {
-            let now = self.stores.servers.get(&Key::of(meta));
+            let now = self.stores.servers.get(&Key::from_meta(meta));
             if now.is_none_or(|now| now.object.metadata.uid != meta.uid) {
                 self.ports().release(meta.uid.as_deref().unwrap_or_default());
             }

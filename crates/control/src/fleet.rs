@@ -3,22 +3,21 @@
 mod act;
 mod observe;
 
+use cluster::{Error, Key, RequeueAt, enqueue_into};
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::queue::{Again, adder};
-use crate::{Error, Key};
 
 /// Has a fleet looked at when it or one of its sets changes.
 pub(crate) fn watch(cx: &Arc<Context>) {
-    let add = adder(&cx.queues.fleets);
-    cx.stores.fleets.on_change(move |_, new| {
+    let add = enqueue_into(&cx.queues.fleets);
+    cx.stores.fleets.subscribe(move |_, new| {
         if let Some(fleet) = new {
-            add(Key::of(&fleet.metadata));
+            add(Key::from_meta(&fleet.metadata));
         }
     });
-    let add = adder(&cx.queues.fleets);
-    cx.stores.sets.on_change(move |old, new| {
+    let add = enqueue_into(&cx.queues.fleets);
+    cx.stores.sets.subscribe(move |old, new| {
         if let Some(fleet) = new.or(old).and_then(|set| observe::fleet_of(set)) {
             add(fleet);
         }
@@ -28,11 +27,11 @@ pub(crate) fn watch(cx: &Arc<Context>) {
 /// Works on fleets for as long as it is polled.
 pub(crate) async fn run(cx: Arc<Context>) {
     let limit = cx.settings.concurrency;
-    cx.queues.fleets.drive(limit, |key| turn(key, Arc::clone(&cx))).await;
+    cx.queues.fleets.run(limit, |key| turn(key, Arc::clone(&cx))).await;
 }
 
 /// Looks at one fleet, gives each of its sets its size, and adds up what they have.
-async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let Some(seen) = observe::fleet(&key, &cx.stores) else { return Ok(None) };
     let rollout = seen.rollout();
     act::delete(&seen, &rollout.delete, &cx).await?;

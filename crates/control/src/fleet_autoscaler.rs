@@ -15,15 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::autoscaling::FleetAutoscaler;
+use cluster::{Cache, Error, Key, RequeueAt, WorkQueue};
 use connect::Ask;
 use decide::fleet::{Decision, settle};
 use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::queue::{Again, Queue};
-use crate::store::Store;
-use crate::{Error, Key};
 use act::Outcome;
 use memory::Memories;
 use watch::Watchers;
@@ -35,8 +33,8 @@ pub const STABILIZATION_ANNOTATION: &str = "plimsoll.dev/scale-down-stabilizatio
 struct Autoscalers {
     cx: Arc<Context>,
     ask: Ask,
-    store: Store<FleetAutoscaler>,
-    queue: Arc<Queue>,
+    store: Cache<FleetAutoscaler>,
+    queue: Arc<WorkQueue>,
     memories: Arc<Memories>,
     watchers: Arc<Watchers>,
 }
@@ -45,7 +43,7 @@ struct Autoscalers {
 pub(crate) async fn run(cx: Arc<Context>) {
     let all = Arc::new(Autoscalers {
         ask: Ask::new(),
-        store: Store::default(),
+        store: Cache::default(),
         queue: Arc::default(),
         memories: Arc::default(),
         watchers: Arc::default(),
@@ -59,17 +57,17 @@ pub(crate) async fn run(cx: Arc<Context>) {
             let all = Arc::clone(&all);
             async move { all.turn(&key).await }
         };
-        all.queue.drive(cx.settings.concurrency, turn).await;
+        all.queue.run(cx.settings.concurrency, turn).await;
     };
     tokio::select! {
-        () = all.store.follow(api, watcher::Config::default()) => {}
+        () = all.store.run(api, watcher::Config::default(), &cx.settings.random) => {}
         () = work => {}
     }
 }
 
 impl Autoscalers {
     /// Looks at one autoscaler's fleet, decides its size, moves it, and says why.
-    async fn turn(&self, key: &Key) -> Result<Again, Error> {
+    async fn turn(&self, key: &Key) -> Result<RequeueAt, Error> {
         let Some(autoscaler) = self.store.get(key) else {
             self.memories.forget(key);
             return Ok(None);
@@ -102,7 +100,7 @@ impl Autoscalers {
 
     /// Notes what was done, and gives whether the status is to tell of a resize; `None`: not now.
     fn tells(&self, autoscaler: &FleetAutoscaler, is_resized: bool) -> Option<bool> {
-        let key = Key::of(&autoscaler.metadata);
+        let key = Key::from_meta(&autoscaler.metadata);
         let another_comes = self.queue.is_due(&key, Instant::now() + memory::BURST);
         self.memories.with(&key, |memory| memory.tells(is_resized, another_comes))
     }

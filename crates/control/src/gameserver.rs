@@ -10,33 +10,32 @@ pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;
 
+use cluster::{Error, Key, RequeueAt, enqueue_into};
 use decide::gameserver::Need;
 
 use crate::context::Context;
-use crate::queue::{Again, adder};
-use crate::{Error, Key};
 
 /// Has a game server looked at when it, its pod or its node changes.
 pub(crate) fn watch(cx: &Arc<Context>) {
-    let add = adder(&cx.queues.servers);
+    let add = enqueue_into(&cx.queues.servers);
     let weak = Arc::downgrade(cx);
-    cx.stores.servers.on_change(move |old, new| match (old, new) {
-        (_, Some(server)) => add(Key::of(&server.object.metadata)),
+    cx.stores.servers.subscribe(move |old, new| match (old, new) {
+        (_, Some(server)) => add(Key::from_meta(&server.object.metadata)),
         (Some(gone), None) => {
-            let key = Key::of(&gone.object.metadata);
+            let key = Key::from_meta(&gone.object.metadata);
             weak.upgrade().into_iter().for_each(|cx| cx.waiting.forget(&key));
         }
         (None, None) => {}
     });
-    let add = adder(&cx.queues.servers);
+    let add = enqueue_into(&cx.queues.servers);
     // A pod has the name of its game server.
-    cx.stores.pods.on_change(move |old, new| {
+    cx.stores.pods.subscribe(move |old, new| {
         if let Some(pod) = new.or(old) {
-            add(Key::of(&pod.metadata));
+            add(Key::from_meta(&pod.metadata));
         }
     });
-    let (add, weak) = (adder(&cx.queues.servers), Arc::downgrade(cx));
-    cx.stores.nodes.on_change(move |old, new| {
+    let (add, weak) = (enqueue_into(&cx.queues.servers), Arc::downgrade(cx));
+    cx.stores.nodes.subscribe(move |old, new| {
         let is_same = |(old, new): (&Arc<crate::stores::Host>, &Arc<crate::stores::Host>)| {
             old.status.addresses == new.status.addresses
                 && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
@@ -55,11 +54,11 @@ pub(crate) fn watch(cx: &Arc<Context>) {
 /// Works on game servers for as long as it is polled.
 pub(crate) async fn run(cx: Arc<Context>) {
     let limit = cx.settings.concurrency;
-    cx.queues.servers.drive(limit, |key| turn(key, Arc::clone(&cx))).await;
+    cx.queues.servers.run(limit, |key| turn(key, Arc::clone(&cx))).await;
 }
 
 /// Looks at one game server and does the one thing that it needs.
-async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let Some(seen) = observe::server(&key, &cx.stores) else { return Ok(None) };
     let again = waiting::tell(&seen, &cx);
     match decide::gameserver::next(&seen.seen) {

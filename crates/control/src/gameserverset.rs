@@ -10,21 +10,20 @@ pub(crate) use status::replace;
 use std::sync::Arc;
 
 use api::agones::{COMPAT_ANNOTATION, FLEET_LABEL, GameServerSet};
+use cluster::{CachedGameServer, Error, Key, RequeueAt, enqueue_into};
 use decide::fleet::{Limits, Mode};
 use decide::gameserver::GameServer;
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::queue::{Again, adder};
-use crate::stores::{Server, Stores};
-use crate::{Error, Key};
+use crate::stores::Stores;
 
 /// Has a set looked at when it or one of its game servers changes.
 pub(crate) fn watch(cx: &Arc<Context>) {
-    let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
-    cx.stores.sets.on_change(move |old, new| {
+    let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
+    cx.stores.sets.subscribe(move |old, new| {
         let Some(set) = new else {
-            old.map(|set| Key::of(&set.metadata)).into_iter().for_each(|key| {
+            old.map(|set| Key::from_meta(&set.metadata)).into_iter().for_each(|key| {
                 size(key.clone());
                 sums(key);
             });
@@ -35,14 +34,14 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         };
         // Its status is written here, and changes nothing about its size.
         if old.map(shape) != Some(shape(set)) {
-            size(Key::of(&set.metadata));
-            sums(Key::of(&set.metadata));
+            size(Key::from_meta(&set.metadata));
+            sums(Key::from_meta(&set.metadata));
         }
     });
-    let (size, sums) = (adder(&cx.queues.sets), adder(&cx.queues.set_statuses));
-    cx.stores.servers.on_change(move |old, new| {
+    let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
+    cx.stores.servers.subscribe(move |old, new| {
         let Some(set) = new.or(old).and_then(|server| set_of(server)) else { return };
-        let view = |server: &Arc<Server>| Arc::clone(&server.view);
+        let view = |server: &Arc<CachedGameServer>| Arc::clone(&server.view);
         if changes_size(old.map(view).as_deref(), new.map(view).as_deref()) {
             size(set.clone());
         }
@@ -55,13 +54,13 @@ pub(crate) async fn run(cx: Arc<Context>) {
     let limit = cx.settings.concurrency;
     let pace = status::Pace::default();
     tokio::join!(
-        cx.queues.sets.drive(limit, |key| turn(key, Arc::clone(&cx))),
-        cx.queues.set_statuses.drive(limit, |key| status::turn(key, Arc::clone(&cx), pace.clone())),
+        cx.queues.sets.run(limit, |key| turn(key, Arc::clone(&cx))),
+        cx.queues.set_statuses.run(limit, |key| status::turn(key, Arc::clone(&cx), pace.clone())),
     );
 }
 
 /// Looks at one set and makes it as large as it should be.
-async fn turn(key: Key, cx: Arc<Context>) -> Result<Again, Error> {
+async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let Some(set) = cx.stores.sets.get(&key) else {
         cx.kept.forget(&key);
         return Ok(None);
@@ -102,7 +101,7 @@ fn mode(set: &GameServerSet, stores: &Stores) -> Mode {
 }
 
 /// Names the set that controls a game server.
-fn set_of(server: &Server) -> Option<Key> {
+fn set_of(server: &CachedGameServer) -> Option<Key> {
     let meta = &server.object.metadata;
     let owners = meta.owner_references.iter().flatten();
     let mut owners = owners.filter(|o| o.controller == Some(true) && o.kind == "GameServerSet");

@@ -1,11 +1,10 @@
 //! What is kept of a pod: there are as many as game servers, and little of each is of interest.
 
+use cluster::CacheEntry;
 use decide::gameserver::PodHealth;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
-
-use crate::store::Entry;
 
 /// The annotation of a pod that says which host ports its game server has, in the order of its ports. The server itself says so
 /// only once it has an address: that saves a write, and a restart in between finds them here.
@@ -115,10 +114,10 @@ impl Pod {
     }
 }
 
-impl Entry for Pod {
+impl CacheEntry for Pod {
     type Object = Self;
 
-    fn of(mut object: Self) -> Self {
+    fn from_object(mut object: Self) -> Self {
         object.metadata.managed_fields = None;
         object.metadata.labels = None;
         if let Some(annotations) = &mut object.metadata.annotations {

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use api::agones::GameServer;
+use cluster::{CachedGameServer, Key};
 use decide::gameserver::ports::{self, Holder, Port, Ports};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::pod::Pod;
-use crate::stores::{Server, Stores};
-use crate::{Key, store};
+use crate::stores::Stores;
 
 /// How long a port is passed over that a stranger was found to have.
 const PASSED_OVER_FOR: SignedDuration = SignedDuration::from_mins(5);
@@ -52,20 +52,20 @@ impl HostPorts {
     pub(crate) fn seeded(
         ranges: &BTreeMap<String, RangeInclusive<u16>>,
         stores: &Stores,
-        servers: &[Arc<Server>],
+        servers: &[Arc<CachedGameServer>],
     ) -> Self {
         let nodes: Vec<Arc<str>> = stores
             .nodes
             .all()
             .iter()
             .filter(|node| !node.spec.unschedulable)
-            .map(|node| Key::of(&node.metadata).name)
+            .map(|node| Key::from_meta(&node.metadata).name)
             .collect();
         let mut holders: BTreeMap<&str, Vec<Holder>> = BTreeMap::new();
         for server in servers {
-            let pod = stores.pods.get(&Key::of(&server.object.metadata));
+            let pod = stores.pods.get(&Key::from_meta(&server.object.metadata));
             let pod =
-                pod.filter(|pod| store::owner(&**pod) == server.object.metadata.uid.as_deref());
+                pod.filter(|pod| cluster::owner(&**pod) == server.object.metadata.uid.as_deref());
             for (range, holder) in held(&server.object, pod.as_deref()) {
                 if let Some((name, _)) = ranges.get_key_value(&*range) {
                     holders.entry(name).or_default().push(holder);

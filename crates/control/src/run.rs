@@ -3,15 +3,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use cluster::EventRecorder;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 
 use crate::context::Context;
-use crate::events::Events;
 use crate::settings::Settings;
-use crate::{fleet, fleet_autoscaler, gameserver, gameserverset, lease};
+use crate::{fleet, fleet_autoscaler, gameserver, gameserverset};
 
 /// A controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub async fn run(
             None => lead(client.clone(), settings.clone(), parts).await,
             Some(terms) => {
                 let lead = || lead(client.clone(), settings.clone(), parts);
-                lease::while_held(&client, &terms, &settings.clock, lead).await;
+                cluster::run_while_leader(&client, &terms, &settings.clock, lead).await;
             }
         }
     };
@@ -84,18 +84,20 @@ pub async fn run(
         () = stop => {}
     }
     if let Some(terms) = &settings.lease {
-        lease::release(&client, terms, &settings.clock).await;
+        cluster::release_lease(&client, terms, &settings.clock).await;
     }
 }
 
 /// Does the work, from a fresh look at everything.
 async fn lead(client: Client, settings: Settings, parts: &[Part]) {
-    let (events, mut sending) = Events::new(client.clone(), settings.clock.clone());
+    let (events, mut sending) = EventRecorder::new(client.clone(), settings.clock.clone());
     let cx = Context::new(client, settings, events);
     parts.iter().for_each(|part| part.watch(&cx));
     let following = {
         let cx = Arc::clone(&cx);
-        async move { cx.stores.follow(&cx.client, cx.settings.namespace.as_deref()).await }
+        async move {
+            cx.stores.run(&cx.client, cx.settings.namespace.as_deref(), &cx.settings.random).await
+        }
     };
     let working = async {
         cx.stores.synced().await;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use process::Clock;
+use cluster::LeaderElection;
+use process::{Clock, Random};
 
 use crate::gates::FeatureGates;
 
@@ -23,10 +23,12 @@ pub struct Settings {
     pub concurrency: usize,
     /// The most writes that one turn has under way.
     pub parallel_writes: usize,
-    /// How one of several controllers is chosen; `None`: there is only this one.
-    pub lease: Option<Lease>,
+    /// Leader election; `None`: this process is the only one.
+    pub lease: Option<LeaderElection>,
     /// Where time comes from.
     pub clock: Clock,
+    /// Where random numbers come from.
+    pub random: Random,
 }
 
 /// The container of the SDK server.
@@ -44,23 +46,6 @@ pub struct Sidecar {
     pub resources: serde_json::Value,
 }
 
-/// How one of several controllers is chosen.
-#[derive(Clone, Debug)]
-pub struct Lease {
-    /// The namespace of the Lease.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Who we are; no two may be the same.
-    pub identity: String,
-    /// How long the others wait for one that fell silent.
-    pub duration: Duration,
-    /// How long the active one tries to renew before it gives up. Less than `duration`.
-    pub renew_within: Duration,
-    /// How long to wait between two tries.
-    pub retry_every: Duration,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -72,6 +57,7 @@ impl Default for Settings {
             parallel_writes: 64,
             lease: None,
             clock: Clock::system(),
+            random: Random::system(),
         }
     }
 }
@@ -85,40 +71,5 @@ impl Default for Sidecar {
             requests_rate_limit: "500ms".to_owned(),
             resources: serde_json::Value::Null,
         }
-    }
-}
-
-impl Lease {
-    /// Makes an identity that no other process has: the name of the host, for whoever reads the Lease, and a random part, since hosts and
-    /// containers share names.
-    pub fn unique_identity() -> String {
-        let uname = rustix::system::uname();
-        format!("{}_{}", uname.nodename().to_string_lossy(), uuid::Uuid::new_v4())
-    }
-
-    /// Gives upstream's times: 15 s, 10 s and 2 s. The name is our own, so that an installation of Agones beside us is not kept from
-    /// its work, nor we from ours.
-    pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: "plimsoll-controller-lock".to_owned(),
-            identity: identity.into(),
-            duration: Duration::from_secs(15),
-            renew_within: Duration::from_secs(10),
-            retry_every: Duration::from_secs(2),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_processes_of_a_host_have_different_identities() {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (one, two) = (Lease::unique_identity(), Lease::unique_identity());
-        assert!(one.starts_with(&host), "{one}");
-        assert_ne!(one, two);
     }
 }

@@ -3,46 +3,34 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::agones::{Fleet, GameServer, GameServerSet};
-use api::autoscaling::FleetAutoscaler;
-use decide::gameserver::{self, Occupancy};
+use api::agones::{Fleet, GameServerSet};
+use cluster::{Cache, CacheEntry, CachedGameServer, Key};
+use decide::gameserver::Occupancy;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
+use process::Random;
 use serde::{Deserialize, Serialize};
 
-use crate::Key;
 use crate::pod::Pod;
-use crate::store::{Entry, Store};
 
 /// A store for each kind.
 #[derive(Default)]
 pub struct Stores {
     /// Fleets.
-    pub fleets: Store<Fleet>,
+    pub fleets: Cache<Fleet>,
     /// Sets of game servers.
-    pub sets: Store<GameServerSet>,
+    pub sets: Cache<GameServerSet>,
     /// Game servers.
-    pub servers: Store<Server>,
+    pub servers: Cache<CachedGameServer>,
     /// The pods of game servers.
-    pub pods: Store<Pod>,
+    pub pods: Cache<Pod>,
     /// Nodes.
-    pub nodes: Store<Host>,
+    pub nodes: Cache<Host>,
     occupancy: Arc<Mutex<Occupancy>>,
     on_node: Arc<Mutex<HashMap<String, std::collections::BTreeSet<Key>>>>,
-}
-
-/// A game server, and how decisions see it.
-#[derive(Debug)]
-pub struct Server {
-    /// The object.
-    pub object: GameServer,
-    /// How decisions see it.
-    pub view: Arc<gameserver::GameServer>,
-    /// Whether it was stored without its defaults, since nothing admitted it. Here it has them.
-    pub is_bare: bool,
 }
 
 /// A node, as far as addresses are concerned.
@@ -80,23 +68,23 @@ impl Stores {
     pub fn new() -> Self {
         let stores = Self::default();
         let occupancy = Arc::clone(&stores.occupancy);
-        stores.servers.on_change(move |old, new| {
+        stores.servers.subscribe(move |old, new| {
             let mut occupancy = occupancy.lock().unwrap_or_else(PoisonError::into_inner);
             old.inspect(|server| occupancy.remove(&server.view));
             new.inspect(|server| occupancy.add(&server.view));
         });
         let occupancy = Arc::clone(&stores.occupancy);
-        stores.nodes.on_change(move |old, new| {
+        stores.nodes.subscribe(move |old, new| {
             if let (Some(old), None) = (old, new) {
                 let name = old.metadata.name.as_deref().unwrap_or_default();
                 occupancy.lock().unwrap_or_else(PoisonError::into_inner).forget(name);
             }
         });
         let on_node = Arc::clone(&stores.on_node);
-        stores.pods.on_change(move |old, new| {
+        stores.pods.subscribe(move |old, new| {
             let mut on_node = on_node.lock().unwrap_or_else(PoisonError::into_inner);
             let place =
-                |pod: &Arc<Pod>| Some((pod.spec.node_name.clone()?, Key::of(&pod.metadata)));
+                |pod: &Arc<Pod>| Some((pod.spec.node_name.clone()?, Key::from_meta(&pod.metadata)));
             if let Some((node, key)) = old.and_then(place)
                 && let Some(there) = on_node.get_mut(&node)
             {
@@ -124,15 +112,15 @@ impl Stores {
     }
 
     /// Follows every kind for as long as it is polled; ends when one of the watches does, which none should.
-    pub async fn follow(&self, client: &Client, namespace: Option<&str>) {
+    pub async fn run(&self, client: &Client, namespace: Option<&str>, random: &Random) {
         let config = watcher::Config::default;
         let pods = config().labels("agones.dev/role=gameserver");
         tokio::select! {
-            () = self.fleets.follow(scoped(client, namespace), config()) => {}
-            () = self.sets.follow(scoped(client, namespace), config()) => {}
-            () = self.servers.follow(scoped(client, namespace), config()) => {}
-            () = self.pods.follow(scoped(client, namespace), pods) => {}
-            () = self.nodes.follow(Api::all(client.clone()), config()) => {}
+            () = self.fleets.run(scoped(client, namespace), config(), random) => {}
+            () = self.sets.run(scoped(client, namespace), config(), random) => {}
+            () = self.servers.run(scoped(client, namespace), config(), random) => {}
+            () = self.pods.run(scoped(client, namespace), pods, random) => {}
+            () = self.nodes.run(Api::all(client.clone()), config(), random) => {}
         }
     }
 
@@ -157,44 +145,15 @@ where
     }
 }
 
-impl Entry for Server {
-    type Object = GameServer;
+impl CacheEntry for Host {
+    type Object = Self;
 
-    fn of(mut object: GameServer) -> Self {
+    fn from_object(mut object: Self) -> Self {
         object.metadata.managed_fields = None;
-        let is_bare = object.fill();
-        let view = Arc::new(object.view());
-        Self { object, view, is_bare }
+        object
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.object.metadata
+        &self.metadata
     }
 }
-
-/// Kinds that are kept as they are, but for who wrote which field, and with the defaults that admission gives them.
-macro_rules! kept_whole {
-    ($($kind:ty: $fill:expr),*) => {$(
-        impl Entry for $kind {
-            type Object = Self;
-
-            fn of(mut object: Self) -> Self {
-                object.metadata.managed_fields = None;
-                let fill: fn(&mut Self) = $fill;
-                fill(&mut object);
-                object
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-        }
-    )*};
-}
-
-kept_whole!(
-    Fleet: |fleet| fleet.spec.fill(),
-    FleetAutoscaler: |autoscaler| autoscaler.spec.fill(),
-    GameServerSet: |_| {},
-    Host: |_| {}
-);

@@ -1,9 +1,9 @@
 //! The `plimsoll` program: parse, wire, print.
 
 mod args;
-mod cluster;
 mod commands;
 mod input;
+mod kubeconfig;
 mod listening;
 mod measuring;
 mod sidecar;

@@ -14,9 +14,10 @@ use api::autoscaling::FleetAutoscaler;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use control::Store;
+use cluster::Cache;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use process::Random;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -39,10 +40,10 @@ pub struct Metrics {
 /// What is there.
 #[derive(Default)]
 struct Objects {
-    fleets: Store<Fleet>,
-    autoscalers: Store<FleetAutoscaler>,
-    servers: Store<Server>,
-    nodes: Store<Node>,
+    fleets: Cache<Fleet>,
+    autoscalers: Cache<FleetAutoscaler>,
+    servers: Cache<Server>,
+    nodes: Cache<Node>,
 }
 
 impl std::fmt::Debug for Objects {
@@ -65,7 +66,7 @@ impl Metrics {
         ours.register_collector(Box::new(Reasons(Arc::clone(&objects))));
         ours.register_collector(Box::new(Unreadable));
         let counting = Arc::clone(&servers);
-        objects.servers.on_change(move |old, new| {
+        objects.servers.subscribe(move |old, new| {
             counting.changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
         });
         Arc::new(Self { registry, objects, servers, allocation })
@@ -78,7 +79,7 @@ impl Metrics {
 
     /// Follows everything that is measured, for as long as it is polled.
     pub async fn follow(&self, client: &Client) {
-        let config = watcher::Config::default;
+        let (config, random) = (watcher::Config::default, Random::system());
         let objects = &self.objects;
         let counting = async {
             loop {
@@ -87,10 +88,10 @@ impl Metrics {
             }
         };
         tokio::join!(
-            objects.fleets.follow(Api::all(client.clone()), config()),
-            objects.autoscalers.follow(Api::all(client.clone()), config()),
-            objects.servers.follow(Api::all(client.clone()), config()),
-            objects.nodes.follow(Api::all(client.clone()), config()),
+            objects.fleets.run(Api::all(client.clone()), config(), &random),
+            objects.autoscalers.run(Api::all(client.clone()), config(), &random),
+            objects.servers.run(Api::all(client.clone()), config(), &random),
+            objects.nodes.run(Api::all(client.clone()), config(), &random),
             counting,
         );
     }

@@ -137,7 +137,7 @@ impl Follower {
                 Ok(fresh) => self.take(fresh),
                 Err(err) => {
                     tracing::debug!(
-                        error = %control::explain(&err),
+                        error = %cluster::explain(&err),
                         "certificates cannot be read now"
                     );
                 }
@@ -158,7 +158,7 @@ impl Follower {
             }
             Err(err) => {
                 tracing::warn!(
-                    error = %control::explain(&err),
+                    error = %cluster::explain(&err),
                     "certificates have changed and cannot be used; the old ones stay"
                 );
             }

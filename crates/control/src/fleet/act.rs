@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::agones::{FLEET_LABEL, FleetStatus, GameServerSet, GameServerSetSpec};
+use cluster::{Error, EventType, Key};
 use decide::fleet::SetStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
@@ -11,10 +12,8 @@ use serde_json::json;
 
 use super::observe::Observed;
 use crate::context::Context;
-use crate::events::Kind;
 use crate::gameserverset::replace;
-use crate::write::{self, Part};
-use crate::{Error, Key};
+use cluster::write::{self, PatchTarget};
 
 const SOURCE: &str = "fleet-controller";
 
@@ -42,7 +41,8 @@ pub(super) async fn resize(
     for (set, size) in sizes.iter().filter_map(|(name, size)| Some((seen.other(name)?, *size))) {
         let change = json!({"spec": {"replicas": size}});
         let what = "resize an earlier set";
-        write::patch(&cx.client, &cx.stores.sets, &**set, Part::Whole, change, what).await?;
+        write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what)
+            .await?;
         let (name, from) = (name(set), set.spec.replicas);
         let note = format!("Scaling inactive GameServerSet {name} from {from} to {size}");
         say(seen, cx, "ScalingGameServerSet", note);
@@ -65,7 +65,7 @@ pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Res
         "priorities": wanted.priorities,
     }});
     let what = "change the active set";
-    write::patch(&cx.client, &cx.stores.sets, &**set, Part::Whole, change, what).await?;
+    write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what).await?;
     if is_moved {
         let (name, from) = (name(set), spec.replicas);
         let note = format!("Scaling active GameServerSet {name} from {from} to {size}");
@@ -103,11 +103,11 @@ async fn create(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
         template: template.clone(),
     };
     let set = GameServerSet { metadata, spec, status: None };
-    let sets: Api<GameServerSet> = write::api(&cx.client, &Key::of(&fleet.metadata));
+    let sets: Api<GameServerSet> = write::api(&cx.client, &Key::from_meta(&fleet.metadata));
     let made = sets.create(&PostParams::default(), &set).await;
     let made = made.map_err(Error::api("create a set"))?;
     let note = format!("Created GameServerSet {}", name(&made));
-    cx.stores.sets.put(made);
+    cx.stores.sets.insert(made);
     say(seen, cx, "CreatingGameServerSet", note);
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(super) async fn status(seen: &Observed, cx: &Context) -> Result<(), Error> {
     }
     let change = json!({"status": replace(&status, fleet.status.as_ref())});
     let what = "write the fleet's status";
-    write::patch(&cx.client, &cx.stores.fleets, &**fleet, Part::Status, change, what).await
+    write::patch(&cx.client, &cx.stores.fleets, &**fleet, PatchTarget::Status, change, what).await
 }
 
 fn name(set: &GameServerSet) -> &str {
@@ -133,5 +133,5 @@ fn name(set: &GameServerSet) -> &str {
 }
 
 fn say(seen: &Observed, cx: &Context, reason: &str, note: String) {
-    cx.events.record(&*seen.fleet, SOURCE, Kind::Normal, reason, note);
+    cx.events.record(&*seen.fleet, SOURCE, EventType::Normal, reason, note);
 }

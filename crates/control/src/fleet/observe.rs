@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::agones::{Fleet, GameServerSet};
+use cluster::Key;
 use decide::fleet::{Rollout, SetCounts, SetView};
 
-use crate::Key;
 use crate::stores::Stores;
 
 /// A fleet with its sets.

@@ -1,6 +1,7 @@
 //! How is a fleet given its size? By a patch that holds only for the spec it was decided on.
 
 use api::agones::Fleet;
+use cluster::{Error, Key, error::status_code};
 use decide::fleet::Decision;
 use kube::Resource as _;
 use kube::api::{Patch, PatchParams, Request};
@@ -8,8 +9,6 @@ use serde_json::json;
 
 use super::Autoscalers;
 use super::observe::Seen;
-use crate::error::code;
-use crate::{Error, Key};
 
 /// What became of a decision.
 #[derive(Debug)]
@@ -32,12 +31,12 @@ pub(super) async fn resize(decision: &Decision, seen: &Seen, all: &Autoscalers) 
     }
     match patch(&seen.fleet, size.to, all).await {
         Ok(fleet) => {
-            all.cx.stores.fleets.put(fleet);
+            all.cx.stores.fleets.insert(fleet);
             Outcome::Resized
         }
-        Err(err) if matches!(code(&err), Some(404 | 409)) => Outcome::Overtaken,
+        Err(err) if matches!(status_code(&err), Some(404 | 409)) => Outcome::Overtaken,
         Err(err) if is_overtaken(&seen.fleet, all) => {
-            tracing::debug!(error = %crate::error::explain(&err), "the fleet was newer");
+            tracing::debug!(error = %cluster::explain(&err), "the fleet was newer");
             Outcome::Overtaken
         }
         Err(err) => Outcome::Failed(Error::api("resize the fleet")(err)),
@@ -47,7 +46,7 @@ pub(super) async fn resize(decision: &Decision, seen: &Seen, all: &Autoscalers) 
 /// Sets the size of the fleet whose spec is still the one that was seen. Its status changes all the time, and changes nothing
 /// about that, so the generation is named and not the version of the whole.
 async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube::Error> {
-    let key = Key::of(&fleet.metadata);
+    let key = Key::from_meta(&fleet.metadata);
     let change = json!([
         {"op": "test", "path": "/metadata/uid", "value": fleet.metadata.uid},
         {"op": "test", "path": "/metadata/generation", "value": fleet.metadata.generation},
@@ -64,7 +63,7 @@ async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube:
 
 /// Whether a newer spec has arrived since.
 fn is_overtaken(fleet: &Fleet, all: &Autoscalers) -> bool {
-    let there = all.cx.stores.fleets.get(&Key::of(&fleet.metadata));
+    let there = all.cx.stores.fleets.get(&Key::from_meta(&fleet.metadata));
     there.is_none_or(|there| {
         there.metadata.uid != fleet.metadata.uid
             || there.metadata.generation != fleet.metadata.generation

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::agones::FleetStatus;
 use api::autoscaling::{FleetAutoscaleRequest, FleetAutoscaler, Policy};
 use decide::fleet::{Decision, Reason, Refusal, Reply, size};
+use process::Random;
 
 use super::Autoscalers;
 use super::observe::Seen;
@@ -28,7 +29,10 @@ pub(super) async fn decide(
         };
         let uid = autoscaler.metadata.uid.as_deref().unwrap_or_default();
         let asked = entry(policy, &id);
-        let reply = all.ask.about(&format!("{uid}/{id}"), &asked, request(seen)).await;
+        let reply = all
+            .ask
+            .about(&format!("{uid}/{id}"), &asked, request(seen, &all.cx.settings.random))
+            .await;
         replies.insert(id, reply);
     }
 }
@@ -51,11 +55,11 @@ fn entry(policy: &Policy, id: &str) -> Policy {
     entries.iter().find(|e| e.id == id).map_or_else(|| policy.clone(), |entry| entry.policy())
 }
 
-fn request(seen: &Seen) -> FleetAutoscaleRequest {
+fn request(seen: &Seen, random: &Random) -> FleetAutoscaleRequest {
     let meta = &seen.fleet.metadata;
     let allocations = seen.fleet.status.as_ref().map_or(0, |status| status.allocations);
     FleetAutoscaleRequest {
-        uid: uuid::Uuid::new_v4().to_string(),
+        uid: random.uuid().to_string(),
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
         status: FleetStatus::of(&seen.view.status, allocations),

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::{FleetAutoscaler, Policy, PolicyType};
+use cluster::Key;
 use decide::fleet::{Decision, History, Refusal};
 use tokio::time::Instant;
 
 use super::act::Outcome;
-use crate::Key;
 
 /// How long nothing more has to change before a look: what comes together is one burst, and is answered by one resize. Were the first
 /// change of a burst answered alone, the others would wait behind the new game servers that it brings.

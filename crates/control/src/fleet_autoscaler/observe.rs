@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use api::agones::Fleet;
 use api::autoscaling::{FleetAutoscaler, PolicyType};
+use cluster::Key;
 use decide::fleet::{self, Autoscaler, Observation};
 use decide::gameserver::{GameServer, Occupancy};
 use jiff::SignedDuration;
 
 use super::{Autoscalers, STABILIZATION_ANNOTATION};
-use crate::Key;
 
 /// A fleet at one moment.
 pub(super) struct Seen {
@@ -25,7 +25,7 @@ pub(super) struct Seen {
 
 /// Looks at the fleet that an autoscaler names; `None` where there is none.
 pub(super) fn fleet(autoscaler: &FleetAutoscaler, all: &Autoscalers) -> Option<Seen> {
-    let key = Key::of(&autoscaler.metadata);
+    let key = Key::from_meta(&autoscaler.metadata);
     let target = target(autoscaler);
     let stores = &all.cx.stores;
     let fleet = stores.fleets.get(&target)?;

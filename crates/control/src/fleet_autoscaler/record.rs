@@ -1,6 +1,7 @@
 //! How is it told what an autoscaler did? By its status, by events, and in the log.
 
 use api::autoscaling::{FleetAutoscaler, FleetAutoscalerStatus};
+use cluster::Error;
 use decide::Reason as _;
 use decide::fleet::Decision;
 use serde_json::json;
@@ -9,8 +10,7 @@ use super::Autoscalers;
 use super::act::Outcome;
 use super::observe::Seen;
 use super::report::{self, Note};
-use crate::Error;
-use crate::write::{Part, patch};
+use cluster::write::{PatchTarget, patch};
 
 /// Who says so.
 const SOURCE: &str = "fleetautoscaler-controller";
@@ -32,7 +32,7 @@ pub(super) async fn all(
             say(autoscaler, Note::normal("AutoScalingFleet", text), all);
         }
         (Outcome::Failed(error), Ok(size)) => {
-            let (from, to, why) = (decision.from, size.to, error.words());
+            let (from, to, why) = (decision.from, size.to, error.message());
             let text = format!("Error on scaling fleet {name} from {from} to {to}. Error: {why}");
             tracing::warn!(fleet = name, text, "will retry");
             say(autoscaler, Note::warning("AutoScalingFleetError", text), all);
@@ -76,7 +76,7 @@ async fn write(
     }
     let change = json!({"status": status});
     let what = "write the autoscaler's status";
-    match patch(&all.cx.client, &all.store, autoscaler, Part::Status, change, what).await {
+    match patch(&all.cx.client, &all.store, autoscaler, PatchTarget::Status, change, what).await {
         Err(error) if error.is_conflict() => Ok(()),
         done => done,
     }

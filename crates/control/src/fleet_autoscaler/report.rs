@@ -1,30 +1,29 @@
 //! What does an autoscaler's status say, and what is worth an event?
 //!
-//! Plain functions, so that every word can be tested. Events come when something changes, not with every look.
+//! Plain functions, so that every word can be tested. EventRecorder come when something changes, not with every look.
 
 use api::autoscaling::{FleetAutoscaler, FleetAutoscalerStatus};
+use cluster::EventType;
 use decide::Reason as _;
 use decide::fleet::{Applied, Decision, Reason, Refusal, Size};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::events::Kind;
-
 /// A thing to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    pub(super) kind: Kind,
+    pub(super) kind: EventType,
     pub(super) reason: &'static str,
     pub(super) text: String,
 }
 
 impl Note {
     pub(super) fn normal(reason: &'static str, text: String) -> Self {
-        Self { kind: Kind::Normal, reason, text }
+        Self { kind: EventType::Normal, reason, text }
     }
 
     pub(super) fn warning(reason: &'static str, text: String) -> Self {
-        Self { kind: Kind::Warning, reason, text }
+        Self { kind: EventType::Warning, reason, text }
     }
 }
 

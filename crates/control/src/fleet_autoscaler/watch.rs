@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::agones::{FLEET_LABEL, Fleet};
 use api::autoscaling::FleetAutoscaler;
+use cluster::{CachedGameServer, Key};
 use decide::gameserver::{GameServer, State};
 
 use super::{Autoscalers, observe};
-use crate::Key;
-use crate::stores::Server;
 
 /// Which autoscalers name a fleet.
 #[derive(Default)]
@@ -44,22 +43,22 @@ impl Watchers {
 pub(super) fn changes(all: &Arc<Autoscalers>) {
     // The stores outlive this controller, so they must not keep it.
     let weak = Arc::downgrade(all);
-    all.store.on_change(move |old, new| {
+    all.store.subscribe(move |old, new| {
         if let Some(all) = weak.upgrade() {
             all.autoscaler_changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
         }
     });
     let weak = Arc::downgrade(all);
-    all.cx.stores.fleets.on_change(move |old, new| {
+    all.cx.stores.fleets.subscribe(move |old, new| {
         if let Some(all) = weak.upgrade()
             && let Some(fleet) = new.or(old)
             && fleet_matters(old.map(Arc::as_ref), new.map(Arc::as_ref))
         {
-            all.fleet_changed(&Key::of(&fleet.metadata), false);
+            all.fleet_changed(&Key::from_meta(&fleet.metadata), false);
         }
     });
     let weak = Arc::downgrade(all);
-    all.cx.stores.servers.on_change(move |old, new| {
+    all.cx.stores.servers.subscribe(move |old, new| {
         if let Some(all) = weak.upgrade()
             && server_matters(old.map(|s| &*s.view), new.map(|s| &*s.view))
             && let Some(fleet) = new.or(old).and_then(|server| fleet_of(server))
@@ -71,7 +70,9 @@ pub(super) fn changes(all: &Arc<Autoscalers>) {
 
 impl Autoscalers {
     fn autoscaler_changed(&self, old: Option<&FleetAutoscaler>, new: Option<&FleetAutoscaler>) {
-        let Some(key) = new.or(old).map(|autoscaler| Key::of(&autoscaler.metadata)) else { return };
+        let Some(key) = new.or(old).map(|autoscaler| Key::from_meta(&autoscaler.metadata)) else {
+            return;
+        };
         let (was, is) = (old.map(observe::target), new.map(observe::target));
         if was != is {
             // Whoever else names the old fleet may be its owner now.
@@ -127,7 +128,7 @@ fn server_matters(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
     use_of(old) != use_of(new) || old.counters != new.counters || old.lists != new.lists
 }
 
-fn fleet_of(server: &Server) -> Option<Key> {
+fn fleet_of(server: &CachedGameServer) -> Option<Key> {
     let name = server.view.labels.get(FLEET_LABEL).filter(|name| !name.is_empty())?;
     Some(Key::new(Arc::clone(&server.view.namespace), Arc::clone(name)))
 }

@@ -1,6 +1,7 @@
 //! Does what was decided about a game server, and says so.
 
 use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER, LEAVING_ANNOTATION};
+use cluster::{Error, EventType, Key, RequeueAt, error::api_message, error::status_code};
 use decide::gameserver::{Event, State};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
@@ -10,19 +11,16 @@ use tokio::time::Instant;
 use super::observe::{LEGACY_FINALIZER, Observed};
 use super::{address, pod};
 use crate::context::Context;
-use crate::error::{code, words};
-use crate::events::Kind;
 use crate::pod::Pod;
-use crate::queue::Again;
-use crate::write::{self, Part};
-use crate::{Error, Key, ports, store};
+use crate::ports;
+use cluster::write::{self, PatchTarget};
 
 /// How long to wait where two stores contradict each other and one of them is about to change.
 const SOON: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Writes what admission would have written, had anything admitted the server. Who else reads it, such as its SDK server, finds nothing
 /// missing then.
-pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(kind) = api::find(None, "GameServer") else { return Ok(None) };
     let mut object = serde_json::to_value(&seen.server.object).unwrap_or_default();
     let admission = api::Admission { old: None, now: cx.clock.now() };
@@ -43,7 +41,7 @@ pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<Again, Error>
 }
 
 /// Deletes a pod whose host ports are taken wherever it could go. The next one has others.
-pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
     let again = cx.ports().pick_again(&seen.server.object, pod, cx.clock.now());
     if let Err(at) = again {
@@ -52,21 +50,21 @@ pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<Again, 
     write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
     let why = pod.unschedulable().unwrap_or_default();
     let note = format!("Picking other host ports: {why}");
-    say(seen, cx, SOURCE, Kind::Warning, State::Starting, note);
+    say(seen, cx, SOURCE, EventType::Warning, State::Starting, note);
     Ok(None)
 }
 
 /// Marks a server whose pod is being deleted, so that no more players are sent to it.
-pub(super) async fn leave(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn leave(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let change = json!({"metadata": {"annotations": {LEAVING_ANNOTATION: "true"}}});
     patch(seen, change, "mark the game server as leaving", cx).await?;
     let note = "Pod is being deleted; no more players are sent here".to_owned();
-    say(seen, cx, "health-controller", Kind::Warning, seen.seen.state, note);
+    say(seen, cx, "health-controller", EventType::Warning, seen.seen.state, note);
     Ok(None)
 }
 
 /// Makes the pod, with its host ports. Nothing is written to the server yet: it learns of its ports together with its address.
-pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let server = &seen.server.object;
     let assigned = {
         let mut ports = cx.ports();
@@ -85,17 +83,18 @@ pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<Again, E
     match post(&pod, cx).await {
         Ok(pod) => {
             let note = format!("Pod {} created", pod.metadata.name.as_deref().unwrap_or_default());
-            say(seen, cx, SOURCE, Kind::Normal, State::Creating, note);
-            cx.stores.pods.put(pod);
+            say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
+            cx.stores.pods.insert(pod);
             Ok(None)
         }
-        Err(error) => match code(&error) {
+        Err(error) => match status_code(&error) {
             Some(409) => adopt(seen, cx).await,
-            Some(403 | 422) => refuse(seen, words(&error), cx).await,
+            Some(403 | 422) => refuse(seen, api_message(&error), cx).await,
             _ => {
                 let name = seen.server.object.metadata.name.as_deref().unwrap_or_default();
-                let note = format!("error creating Pod for GameServer {name}: {}", words(&error));
-                say(seen, cx, SOURCE, Kind::Warning, State::Creating, note);
+                let note =
+                    format!("error creating Pod for GameServer {name}: {}", api_message(&error));
+                say(seen, cx, SOURCE, EventType::Warning, State::Creating, note);
                 Err(Error::api("create the pod")(error))
             }
         },
@@ -112,27 +111,27 @@ async fn post(pod: &Value, cx: &Context) -> Result<Pod, kube::Error> {
 }
 
 /// A pod of this name is there: ours, if an earlier life of this controller made it.
-async fn adopt(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+async fn adopt(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(pod) = look(seen, cx).await? else { return Ok(Some(Instant::now() + SOON)) };
-    if store::owner(&pod) != seen.server.object.metadata.uid.as_deref() {
-        return Err(Error::NotOurs);
+    if cluster::owner(&pod) != seen.server.object.metadata.uid.as_deref() {
+        return Err(Error::NotControlled { kind: "pod" });
     }
     cx.ports().take_over(&seen.server.object, &pod);
-    cx.stores.pods.put(pod);
+    cx.stores.pods.insert(pod);
     let note = "Pod already exists, reused".to_owned();
-    say(seen, cx, SOURCE, Kind::Normal, State::Creating, note);
+    say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
     Ok(Some(Instant::now() + SOON))
 }
 
 /// Asks the API itself for the pod.
 async fn look(seen: &Observed, cx: &Context) -> Result<Option<Pod>, Error> {
-    let key = Key::of(&seen.server.object.metadata);
+    let key = Key::from_meta(&seen.server.object.metadata);
     let pods: Api<Pod> = write::api(&cx.client, &key);
     pods.get_opt(&key.name).await.map_err(Error::api("look for the pod"))
 }
 
 /// Gives a server up whose pod cannot be made.
-async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<Again, Error> {
+async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(state) = seen.seen.state.after(Event::PodRefused) else { return Ok(None) };
     cx.ports().release(seen.server.object.metadata.uid.as_deref().unwrap_or_default());
     let change = json!({
@@ -140,28 +139,28 @@ async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<Again, Err
         "status": {"state": state.as_str()},
     });
     patch(seen, change, "write the state Error", cx).await?;
-    say(seen, cx, SOURCE, Kind::Warning, state, why);
+    say(seen, cx, SOURCE, EventType::Warning, state, why);
     Ok(None)
 }
 
 /// Deletes the pod of a server that is going.
-pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
     write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
     let note = format!("Deleting Pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-    say(seen, cx, SOURCE, Kind::Normal, seen.seen.state, note);
+    say(seen, cx, SOURCE, EventType::Normal, seen.seen.state, note);
     Ok(None)
 }
 
 /// Deletes a server that was told to shut down.
-pub(super) async fn delete(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn delete(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     write::delete(&cx.client, &cx.stores.servers, &*seen.server, "delete the game server").await?;
-    say(seen, cx, SOURCE, Kind::Normal, State::Shutdown, "Deletion started".to_owned());
+    say(seen, cx, SOURCE, EventType::Normal, State::Shutdown, "Deletion started".to_owned());
     Ok(None)
 }
 
 /// Lets a server go whose pod is gone.
-pub(super) async fn let_go(seen: &Observed, cx: &Context) -> Result<Again, Error> {
+pub(super) async fn let_go(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let finalizers = seen.server.object.metadata.finalizers.iter().flatten();
     let others: Vec<_> = finalizers.filter(|f| *f != FINALIZER && *f != LEGACY_FINALIZER).collect();
     let change = json!({"metadata": {"finalizers": others}});
@@ -174,13 +173,13 @@ pub(super) async fn write(
     seen: &Observed,
     to: Option<(State, Event)>,
     cx: &Context,
-) -> Result<Again, Error> {
+) -> Result<RequeueAt, Error> {
     // Two watches are never at the same place: that a pod is gone is asked, not guessed.
     if to.is_some_and(|(_, because)| because == Event::PodLost)
         && let Some(pod) = look(seen, cx).await?
-        && store::owner(&pod) == seen.server.object.metadata.uid.as_deref()
+        && cluster::owner(&pod) == seen.server.object.metadata.uid.as_deref()
     {
-        cx.stores.pods.put(pod);
+        cx.stores.pods.insert(pod);
         return Ok(Some(Instant::now() + SOON));
     }
     let mut change = match to {
@@ -247,29 +246,34 @@ async fn patch(
     what: &'static str,
     cx: &Context,
 ) -> Result<(), Error> {
-    write::patch(&cx.client, &cx.stores.servers, &*seen.server, Part::Whole, change, what).await
+    write::patch(&cx.client, &cx.stores.servers, &*seen.server, PatchTarget::Object, change, what)
+        .await
 }
 
 pub(super) const SOURCE: &str = "gameserver-controller";
 
 /// Who says what about an event.
-fn said(event: Event) -> (&'static str, Kind, &'static str) {
+fn said(event: Event) -> (&'static str, EventType, &'static str) {
     match event {
-        Event::PodFailed => ("health-controller", Kind::Warning, "Issue with Gameserver pod"),
+        Event::PodFailed => ("health-controller", EventType::Warning, "Issue with Gameserver pod"),
         Event::PodEndedEarly => (
             "health-controller",
-            Kind::Warning,
+            EventType::Warning,
             "Issue with Gameserver pod: it ended before the game server was ready",
         ),
-        Event::PodLeaves => {
-            ("health-controller", Kind::Warning, "Issue with Gameserver pod: it is being deleted")
+        Event::PodLeaves => (
+            "health-controller",
+            EventType::Warning,
+            "Issue with Gameserver pod: it is being deleted",
+        ),
+        Event::PodLost => ("missing-pod-controller", EventType::Warning, "Pod is missing"),
+        Event::Moved => ("migration-controller", EventType::Warning, "Node migration occurred"),
+        Event::PodSucceeded => {
+            ("succeeded-controller", EventType::Normal, "Pod is in Succeeded state")
         }
-        Event::PodLost => ("missing-pod-controller", Kind::Warning, "Pod is missing"),
-        Event::Moved => ("migration-controller", Kind::Warning, "Node migration occurred"),
-        Event::PodSucceeded => ("succeeded-controller", Kind::Normal, "Pod is in Succeeded state"),
-        Event::PodScheduled => (SOURCE, Kind::Normal, "Address and port populated"),
-        Event::ReadyConfirmed => (SOURCE, Kind::Normal, "SDK.Ready() complete"),
-        Event::DevAddressKnown => (SOURCE, Kind::Normal, "Real GameServer is in development"),
+        Event::PodScheduled => (SOURCE, EventType::Normal, "Address and port populated"),
+        Event::ReadyConfirmed => (SOURCE, EventType::Normal, "SDK.Ready() complete"),
+        Event::DevAddressKnown => (SOURCE, EventType::Normal, "Real GameServer is in development"),
         Event::PodCreated
         | Event::PortsAllocated
         | Event::PodRefused
@@ -279,10 +283,10 @@ fn said(event: Event) -> (&'static str, Kind, &'static str) {
         | Event::SdkReserve
         | Event::SdkShutdown
         | Event::SetDeletes
-        | Event::SdkUnhealthy => (SOURCE, Kind::Normal, "State changed"),
+        | Event::SdkUnhealthy => (SOURCE, EventType::Normal, "State changed"),
     }
 }
 
-fn say(seen: &Observed, cx: &Context, source: &str, kind: Kind, reason: State, note: String) {
+fn say(seen: &Observed, cx: &Context, source: &str, kind: EventType, reason: State, note: String) {
     cx.events.record(&seen.server.object, source, kind, reason.as_str(), note);
 }

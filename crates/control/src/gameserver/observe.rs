@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServer, GameServerStatus};
+use cluster::{CachedGameServer, Key};
 use decide::gameserver::{self, Place, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
 use crate::pod::Pod;
-use crate::stores::{Host, Server, Stores};
-use crate::{Key, ports, store};
+use crate::ports;
+use crate::stores::{Host, Stores};
 
 /// A game server with what belongs to it.
 pub(super) struct Observed {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<CachedGameServer>,
     pub(super) pod: Option<Arc<Pod>>,
     pub(super) node: Option<Arc<Host>>,
     pub(super) seen: Seen,
@@ -26,7 +27,7 @@ impl Observed {
     }
 }
 
-fn dev_address(server: &Server) -> Option<&str> {
+fn dev_address(server: &CachedGameServer) -> Option<&str> {
     let annotations = server.object.metadata.annotations.as_ref();
     annotations.and_then(|a| a.get(DEV_ADDRESS_ANNOTATION)).map(String::as_str)
 }
@@ -35,7 +36,7 @@ fn dev_address(server: &Server) -> Option<&str> {
 pub(super) fn server(key: &Key, stores: &Stores) -> Option<Observed> {
     let server = stores.servers.get(key)?;
     let meta = &server.object.metadata;
-    let pod = stores.pods.get(key).filter(|pod| store::owner(&**pod) == meta.uid.as_deref());
+    let pod = stores.pods.get(key).filter(|pod| cluster::owner(&**pod) == meta.uid.as_deref());
     let node = pod.as_ref().and_then(|pod| pod.spec.node_name.as_deref());
     let node = node.and_then(|name| stores.nodes.get(&Key::new("", name)));
     let status = server.object.status.clone().unwrap_or_default();

@@ -4,15 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use cluster::{EventType, Key, RequeueAt};
 use decide::gameserver::State;
 use tokio::time::Instant;
 
 use super::act::SOURCE;
 use super::observe::Observed;
-use crate::Key;
 use crate::context::Context;
-use crate::events::Kind;
-use crate::queue::Again;
 
 /// The least time between two events about one server.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -23,7 +21,7 @@ pub(crate) struct Waiting(Mutex<HashMap<Key, (String, Instant)>>);
 
 impl Waiting {
     /// Whether `why` is to be told now; otherwise the moment at which it is, if it is new.
-    fn is_news(&self, key: &Key, why: &str, now: Instant) -> Result<(), Again> {
+    fn is_news(&self, key: &Key, why: &str, now: Instant) -> Result<(), RequeueAt> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match told.get(key) {
             Some((before, _)) if before == why => return Err(None),
@@ -41,9 +39,9 @@ impl Waiting {
 }
 
 /// Tells why the pod of a server has no node, if that is news.
-pub(super) fn tell(seen: &Observed, cx: &Context) -> Again {
+pub(super) fn tell(seen: &Observed, cx: &Context) -> RequeueAt {
     let server = &seen.server.object;
-    let key = Key::of(&server.metadata);
+    let key = Key::from_meta(&server.metadata);
     let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable());
     let Some(why) = why.filter(|_| seen.seen.state.is_before_pod()) else {
         // A pod that was deleted for want of ports comes back, and then waits as before.
@@ -56,7 +54,7 @@ pub(super) fn tell(seen: &Observed, cx: &Context) -> Again {
         return again;
     }
     let note = format!("Pod waits for a node: {why}");
-    cx.events.record(server, SOURCE, Kind::Warning, State::Starting.as_str(), note);
+    cx.events.record(server, SOURCE, EventType::Warning, State::Starting.as_str(), note);
     None
 }
 

@@ -7,6 +7,7 @@ use api::agones::{
     AllocationOverflow, FAILED_BEFORE_ANNOTATION, FLEET_LABEL, GAME_SERVER_SET_LABEL, GameServer,
     GameServerSet,
 };
+use cluster::{Error, EventType, Key};
 use decide::fleet::ServerSet;
 use decide::gameserver::{self, Event, Occupancy, Texts};
 use futures::StreamExt as _;
@@ -16,9 +17,7 @@ use kube::api::{Api, PostParams};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::events::Kind;
-use crate::write::{self, Part};
-use crate::{Error, Key};
+use cluster::write::{self, PatchTarget};
 
 pub(super) const SOURCE: &str = "gameserverset-controller";
 
@@ -33,7 +32,7 @@ pub(super) async fn create(
         return Ok(());
     }
     let Some(server) = &from_template(set) else { return Ok(()) };
-    let servers: Api<GameServer> = write::api(&cx.client, &Key::of(&set.metadata));
+    let servers: Api<GameServer> = write::api(&cx.client, &Key::from_meta(&set.metadata));
     let servers = &servers;
     each(0..count as usize, cx, |index| async move {
         let failed = failed_before.get(index).copied().unwrap_or_default();
@@ -41,9 +40,9 @@ pub(super) async fn create(
         let made = servers.create(&PostParams::default(), &**server).await;
         let made = made.map_err(Error::api("create a game server"))?;
         let name = made.metadata.name.clone().unwrap_or_default();
-        cx.stores.servers.put(made);
+        cx.stores.servers.insert(made);
         let note = format!("Created gameserver: {name}");
-        cx.events.record(set, SOURCE, Kind::Normal, "SuccessfulCreate", note);
+        cx.events.record(set, SOURCE, EventType::Normal, "SuccessfulCreate", note);
         Ok(())
     })
     .await
@@ -91,7 +90,7 @@ pub(super) async fn shut_down(
     cx: &Context,
 ) -> Result<(), Error> {
     each(names.iter().cloned(), cx, |name| async move {
-        let key = Key::new(&*Key::of(&set.metadata).namespace, name.clone());
+        let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
         let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
         let is_free = server.view.is_deletable() && !server.view.is_being_deleted();
         let Some(state) = server.view.state.after(Event::SetDeletes).filter(|_| is_free) else {
@@ -99,9 +98,10 @@ pub(super) async fn shut_down(
         };
         let change = json!({"status": {"state": state.as_str()}});
         let what = "shut a game server down";
-        write::patch(&cx.client, &cx.stores.servers, &*server, Part::Whole, change, what).await?;
+        write::patch(&cx.client, &cx.stores.servers, &*server, PatchTarget::Object, change, what)
+            .await?;
         let note = format!("Deleted gameserver in state {}: {name}", server.view.state);
-        cx.events.record(set, SOURCE, Kind::Normal, "SuccessfulDelete", note);
+        cx.events.record(set, SOURCE, EventType::Normal, "SuccessfulDelete", note);
         Ok(())
     })
     .await
@@ -133,11 +133,12 @@ pub(super) async fn mark(
         return Ok(());
     };
     each(names.iter().cloned(), cx, |name| async move {
-        let key = Key::new(&*Key::of(&set.metadata).namespace, name.clone());
+        let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
         let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
         let change = json!({"metadata": {"labels": labels, "annotations": annotations}});
         let what = "mark a game server as one too many";
-        write::patch(&cx.client, &cx.stores.servers, &*server, Part::Whole, change, what).await
+        write::patch(&cx.client, &cx.stores.servers, &*server, PatchTarget::Object, change, what)
+            .await
     })
     .await
 }

@@ -4,12 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::agones::GameServerSet;
+use cluster::{EventType, Key};
 use decide::fleet;
 
 use super::act::SOURCE;
-use crate::Key;
 use crate::context::Context;
-use crate::events::Kind;
 
 /// The servers that were told of, by their set.
 #[derive(Default)]
@@ -33,12 +32,13 @@ impl Kept {
 
 /// Tells of servers that failed, and when they are replaced.
 pub(super) fn tell(set: &GameServerSet, kept: &[fleet::Kept], cx: &Context) {
-    for fleet::Kept { name, failures, until } in cx.kept.news(&Key::of(&set.metadata), kept) {
+    for fleet::Kept { name, failures, until } in cx.kept.news(&Key::from_meta(&set.metadata), kept)
+    {
         let note = format!(
             "Gameserver {name} failed soon after it was made, as {failures} in a row have: it is kept until \
              {until:.0}, so that its pod and logs can be looked at, and then replaced"
         );
-        cx.events.record(set, SOURCE, Kind::Warning, "ReplacementDelayed", note);
+        cx.events.record(set, SOURCE, EventType::Warning, "ReplacementDelayed", note);
     }
 }
 

@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::agones::GameServerSetStatus;
+use cluster::{Error, Key, RequeueAt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::queue::Again;
-use crate::write::{self, Part};
-use crate::{Error, Key};
+use cluster::write::{self, PatchTarget};
 
 /// How much longer than a write itself the time until the next is.
 const REST: u32 = 4;
@@ -44,7 +43,7 @@ impl Pace {
 }
 
 /// Counts the game servers of one set, and writes the sums if they are new.
-pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Again, Error> {
+pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<RequeueAt, Error> {
     let Some(set) = cx.stores.sets.get(&key) else {
         pace.forget(&key);
         return Ok(None);
@@ -61,8 +60,15 @@ pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Again
         return Ok(None);
     }
     let change = json!({"status": replace(&status, set.status.as_ref())});
-    write::patch(&cx.client, &cx.stores.sets, &*set, Part::Status, change, "write the status")
-        .await?;
+    write::patch(
+        &cx.client,
+        &cx.stores.sets,
+        &*set,
+        PatchTarget::Status,
+        change,
+        "write the status",
+    )
+    .await?;
     pace.wrote(key, began_at);
     Ok(None)
 }

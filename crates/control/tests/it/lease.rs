@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use api::agones::Fleet;
+use cluster::{LeaderElection, claim_lease};
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use plimsoll_control::{Lease, Part, Settings, claim_lease, run};
+use plimsoll_control::{Part, Settings, run};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -12,11 +13,11 @@ use crate::client;
 use crate::cluster::{Cluster, fleet, until};
 
 fn terms(cluster: &Cluster, identity: &str) -> Settings {
-    let lease = Lease {
+    let lease = LeaderElection {
         duration: Duration::from_secs(2),
         renew_within: Duration::from_secs(1),
         retry_every: Duration::from_millis(100),
-        ..Lease::new(cluster.namespace.clone(), identity)
+        ..LeaderElection::new(cluster.namespace.clone(), identity)
     };
     Settings { lease: Some(lease), ..cluster.settings() }
 }
@@ -87,9 +88,9 @@ async fn one_that_loses_the_lease_stops_at_once() {
 async fn the_same_identity_takes_its_lease_over_at_once_and_another_does_not() {
     let cluster = Cluster::embedded().await;
     // Nobody could wait for as long as this lease lasts.
-    let terms = |identity: &str| Lease {
+    let terms = |identity: &str| LeaderElection {
         duration: Duration::from_secs(3600),
-        ..Lease::new(cluster.namespace.clone(), identity)
+        ..LeaderElection::new(cluster.namespace.clone(), identity)
     };
     assert!(claim_lease(&cluster.client, &terms("one")).await, "it is new");
     assert!(!claim_lease(&cluster.client, &terms("two")).await, "it is taken");

@@ -5,10 +5,10 @@
 //! version stored larger than this is still read and deleted, and may become smaller.
 
 use super::Call;
-use apimachinery::resource::Resource;
 use crate::service::BODY_LIMIT;
 use crate::status::Status;
 use crate::store::{Body, Object, Write, WriteError};
+use apimachinery::resource::Resource;
 
 /// The largest object that a request may leave, as JSON: what a body has room for, and as much again for `managedFields`.
 const OBJECT_LIMIT: usize = 2 * BODY_LIMIT;

@@ -10,7 +10,7 @@ use kube::api::{Api, PostParams};
 use serde_json::json;
 
 use crate::args::{Allocate, Output};
-use crate::cluster;
+use crate::kubeconfig;
 
 pub(crate) fn run(args: &Allocate) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Allocate) -> anyhow::Result<ExitCode> {
 async fn allocate(
     args: &Allocate,
 ) -> anyhow::Result<(Vec<GameServerAllocationStatus>, Option<AllocationState>)> {
-    let (client, namespace) = cluster::client(args.kubeconfig.as_deref()).await?;
+    let (client, namespace) = kubeconfig::client(args.kubeconfig.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or(namespace);
     let mut given = Vec::new();
     while given.len() < args.count {

@@ -116,7 +116,7 @@ mod tests {
                 assert_eq!(rule["resourceNames"], json!(["to-other"]), "{rule}");
             }
             if has("resources", "leases") && !has("verbs", "create") {
-                let name = control::Lease::new("ns", "id").name;
+                let name = cluster::LeaderElection::new("ns", "id").name;
                 assert_eq!(rule["resourceNames"], json!([name]), "{rule}");
             }
         }

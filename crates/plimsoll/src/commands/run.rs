@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use control::{Lease, Settings};
+use cluster::LeaderElection;
+use control::Settings;
 use kube::{Client, Config};
-use process::{Clock, Supervisor};
+use process::{Clock, Random, Supervisor};
 use serve::allocator::{Door, Doors};
 use serve::tls::{Certificates, Files};
 use serve::{admission, allocator};
@@ -14,9 +15,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Part, Run};
-use crate::cluster::LEASE_NAMESPACE;
+use crate::kubeconfig::LEASE_NAMESPACE;
 use crate::listening::{self, listen};
-use crate::{cluster, measuring};
+use crate::{kubeconfig, measuring};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<ExitCode> {
     crate::give_memory_back();
@@ -74,7 +75,7 @@ fn why(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Err
 /// kubeconfig prefers, so that there is one active controller.
 async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
     if !args.in_cluster {
-        let (client, _) = cluster::client(args.kubeconfig.as_deref()).await?;
+        let (client, _) = kubeconfig::client(args.kubeconfig.as_deref()).await?;
         return Ok((client, LEASE_NAMESPACE.to_owned()));
     }
     let config = Config::incluster().context("--in-cluster: this is no pod of a cluster")?;
@@ -85,8 +86,9 @@ async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
 /// One of several controllers is the active one.
 fn settings(args: &Run, namespace: String) -> Settings {
     let gates = args.gates.feature_gates.clone();
-    let identity = args.pod_name.clone().unwrap_or_else(Lease::unique_identity);
-    let lease = Lease::new(args.pod_namespace.clone().unwrap_or(namespace), identity);
+    let identity =
+        args.pod_name.clone().unwrap_or_else(|| LeaderElection::unique_identity(&Random::system()));
+    let lease = LeaderElection::new(args.pod_namespace.clone().unwrap_or(namespace), identity);
     let mut settings = Settings { gates, lease: Some(lease), ..Settings::default() };
     if let Some(image) = &args.sidecar_image {
         settings.sidecar.image.clone_from(image);

@@ -14,7 +14,7 @@ use process::Supervisor;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Up;
-use crate::cluster;
+use crate::kubeconfig;
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
@@ -32,7 +32,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     // Before anything else, so that a signal that comes early is not missed.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let data = cluster::data_directory(args.data.as_deref())?;
+    let data = kubeconfig::data_directory(args.data.as_deref())?;
     let mut settings =
         if args.ephemeral { Settings::ephemeral() } else { Settings::in_directory(&data) };
     settings.history.bytes = args.history.saturating_mul(1 << 20);

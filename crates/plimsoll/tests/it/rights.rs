@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use api::agones::GameServer;
-use control::{Lease, Part, Settings};
+use cluster::LeaderElection;
+use control::{Part, Settings};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
@@ -165,7 +166,7 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
     let name = account.name.as_str();
     let settings = Settings {
         namespace: Some(name.to_owned()),
-        lease: Some(Lease::new(name, "test")),
+        lease: Some(LeaderElection::new(name, "test")),
         ..Settings::default()
     };
     let mut tasks = tokio::task::JoinSet::new();

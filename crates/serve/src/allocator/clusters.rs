@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 use api::multicluster::{ConnectionInfo, GameServerAllocationPolicy};
+use cluster::Lenient;
 use connect::trust::TrustStore;
-use control::Lenient;
 use decide::allocation::next_cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -119,7 +119,7 @@ async fn there(
     let secrets: Api<Secret> = Api::namespaced(allocator.shared.client.clone(), namespace);
     let secret = secrets.get(&info.secret_name).await;
     let secret = secret.map_err(|err| {
-        let why = control::explain(&err);
+        let why = cluster::explain(&err);
         let message = format!("could not read secret `{}`: {why}", info.secret_name);
         remote(&info.cluster_name, Status::unknown(message))
     })?;

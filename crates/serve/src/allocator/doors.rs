@@ -95,7 +95,7 @@ impl From<Refusal> for Status {
                 status.metadata_mut().insert(PUSHBACK, pushback);
                 status
             }
-            Refusal::Write(err) => Self::unknown(format!("{message}: {}", control::explain(&*err))),
+            Refusal::Write(err) => Self::unknown(format!("{message}: {}", cluster::explain(&*err))),
             Refusal::NoPolicy(_) => Self::unknown(message),
             Refusal::Remote { status, .. } => Self::new(status.code(), message),
         }

@@ -74,7 +74,7 @@ async fn send(client: Client, waiting: Arc<Mutex<mpsc::Receiver<Event>>>) {
         let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
         let sent_at = Instant::now();
         if let Err(err) = api.create(&Default::default(), &event).await {
-            tracing::debug!(error = %control::explain(&err), "an event was not sent");
+            tracing::debug!(error = %cluster::explain(&err), "an event was not sent");
         }
         tokio::time::sleep((sent_at.elapsed() * TIMES).clamp(REST.0, REST.1)).await;
     }

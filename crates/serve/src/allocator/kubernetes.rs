@@ -177,7 +177,7 @@ impl Failure {
                 ..Self::new(
                     internal,
                     "InternalError",
-                    format!("{message}: {}", control::explain(&*err)),
+                    format!("{message}: {}", cluster::explain(&*err)),
                 )
             },
             Refusal::NoPolicy(_) | Refusal::Remote { .. } => {

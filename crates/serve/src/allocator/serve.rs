@@ -151,7 +151,7 @@ async fn front_proxy(
 async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
     const NAME: &str = "extension-apiserver-authentication";
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-system");
-    let found = maps.get(NAME).await.map_err(|err| TlsError::Api(control::explain(&err)))?;
+    let found = maps.get(NAME).await.map_err(|err| TlsError::Api(cluster::explain(&err)))?;
     let data = found.data.unwrap_or_default();
     let authority = data.get("requestheader-client-ca-file").ok_or_else(|| {
         TlsError::Api(format!("{NAME} in kube-system has no requestheader-client-ca-file"))

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use api::agones::{self, GameServer, GameServerStatus};
 use api::allocation::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
-use control::Lenient;
+use cluster::Lenient;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use kube::core::DynamicObject;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::Lenient;
+use cluster::Lenient;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -52,7 +52,7 @@ where
             Ok(event) => event,
             Err(err) => {
                 tracing::warn!(
-                    error = %control::explain(&err),
+                    error = %cluster::explain(&err),
                     "the watch of game servers broke; will retry"
                 );
                 tokio::time::sleep(pause).await;
@@ -162,7 +162,7 @@ pub(super) async fn nodes(shared: Arc<Shared>, complete: watch::Sender<bool>) {
             Err(err) => {
                 complete.send_replace(true);
                 tracing::debug!(
-                    error = %control::explain(&err),
+                    error = %cluster::explain(&err),
                     "the watch of nodes broke; will retry"
                 );
                 tokio::time::sleep(pause).await;

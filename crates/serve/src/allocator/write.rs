@@ -102,7 +102,7 @@ impl Write {
             let Some(pause) = pauses.next().filter(|_| may_pass(&failed)) else {
                 return Sent::Failed(failed);
             };
-            tracing::debug!(error = %control::explain(&failed), "sending a write again");
+            tracing::debug!(error = %cluster::explain(&failed), "sending a write again");
             in_doubt = true;
             tokio::time::sleep(*pause).await;
         }

@@ -51,7 +51,7 @@ impl Collector for Unreadable {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let count =
             |(kind, count)| (vec![("kind", kind)], i64::try_from(count).unwrap_or(i64::MAX));
-        let series = control::unreadable_objects().into_iter().map(count).collect();
+        let series = cluster::unreadable_objects().into_iter().map(count).collect();
         let help = "Objects that are skipped because they cannot be read";
         write(&mut encoder, ("unreadable_objects", help, series))
     }

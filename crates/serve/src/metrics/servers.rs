@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::agones::{FLEET_LABEL, GameServer};
-use control::Entry;
+use cluster::CacheEntry;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -158,10 +158,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Entry for Server {
+impl CacheEntry for Server {
     type Object = GameServer;
 
-    fn of(object: GameServer) -> Self {
+    fn from_object(object: GameServer) -> Self {
         let status = object.status.unwrap_or_default();
         let labels = object.metadata.labels.unwrap_or_default();
         let fleet = labels.get(FLEET_LABEL).filter(|name| !name.is_empty());
@@ -185,10 +185,10 @@ impl Entry for Server {
     }
 }
 
-impl Entry for Node {
+impl CacheEntry for Node {
     type Object = Self;
 
-    fn of(mut object: Self) -> Self {
+    fn from_object(mut object: Self) -> Self {
         object.metadata.managed_fields = None;
         object
     }

@@ -117,11 +117,11 @@ impl Backend {
                     }
                 }
                 Err(Failure::Later(err)) => {
-                    tracing::warn!(error = %control::explain(&err), "could not write; will try again");
+                    tracing::warn!(error = %cluster::explain(&err), "could not write; will try again");
                     return false;
                 }
                 Err(Failure::Unsure(err)) => {
-                    tracing::warn!(error = %control::explain(&*err), "no answer to a write; will look and try again");
+                    tracing::warn!(error = %cluster::explain(&*err), "no answer to a write; will look and try again");
                     self.is_stale = true;
                     return false;
                 }
@@ -187,7 +187,7 @@ impl Backend {
             Ok(watcher::Event::InitDone) => {}
             Err(err) => {
                 tracing::warn!(
-                    error = %control::explain(&err),
+                    error = %cluster::explain(&err),
                     "the watch of the game server broke; will resume"
                 );
             }

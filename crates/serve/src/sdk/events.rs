@@ -1,7 +1,7 @@
 //! Says in events what the process changed.
 
 use api::agones::GameServer;
-use control::EventKind;
+use cluster::EventType;
 use process::Supervised;
 
 use super::Settings;
@@ -15,7 +15,7 @@ const SOURCE: &str = "gameserver-sidecar";
 const LONGEST: usize = 700;
 
 pub(super) struct Events {
-    events: control::Events,
+    events: cluster::EventRecorder,
     sending: Option<Supervised>,
 }
 
@@ -31,7 +31,7 @@ impl Drop for Events {
 impl Events {
     /// Starts sending, behind the work. It ends when this is dropped and what waits is sent.
     pub(super) fn start(client: kube::Client, settings: &Settings) -> Self {
-        let (events, sending) = control::Events::new(client, settings.clock.clone());
+        let (events, sending) = cluster::EventRecorder::new(client, settings.clock.clone());
         let task = format!("events of game server {}/{}", settings.namespace, settings.name);
         Self { events, sending: Some(settings.supervisor.spawn(task, sending)) }
     }
@@ -40,24 +40,24 @@ impl Events {
     pub(super) fn refused(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
         let what = dropped.names().join(", ");
         tracing::error!(
-            error = %control::explain(err),
+            error = %cluster::explain(err),
             change = what,
             "a change was refused; dropped it"
         );
         let note = format!("The change of {what} was refused and is dropped: {}", why(err));
-        self.events.record(server, SOURCE, EventKind::Warning, "SDKChangeRefused", note);
+        self.events.record(server, SOURCE, EventType::Warning, "SDKChangeRefused", note);
     }
 
     /// Says what a write changed.
     pub(super) fn written(&self, write: &Write, after: &GameServer) {
         if let Some(wish) = write.batch.changes.wish_for(&write.before) {
             let (kind, note) = match wish {
-                Wish::Unhealthy => (EventKind::Warning, "no sign of life for too long".to_owned()),
+                Wish::Unhealthy => (EventType::Warning, "no sign of life for too long".to_owned()),
                 Wish::Reserved(Some(span)) => {
-                    (EventKind::Normal, format!("SDK state change, for {} s", span.as_secs()))
+                    (EventType::Normal, format!("SDK state change, for {} s", span.as_secs()))
                 }
                 Wish::Ready { .. } | Wish::Allocated | Wish::Reserved(None) | Wish::Shutdown => {
-                    (EventKind::Normal, "SDK state change".to_owned())
+                    (EventType::Normal, "SDK state change".to_owned())
                 }
             };
             self.events.record(after, SOURCE, kind, wish.state().as_str(), note);
@@ -67,13 +67,13 @@ impl Events {
         for (name, counter) in counters.into_iter().flatten() {
             if write.batch.changes.counters.contains_key(name) {
                 let note = format!("counter {name}: {} of {}", counter.count, counter.capacity);
-                self.events.record(after, SOURCE, EventKind::Normal, "UpdateCounter", note);
+                self.events.record(after, SOURCE, EventType::Normal, "UpdateCounter", note);
             }
         }
         for (name, list) in status.and_then(|status| status.lists.as_ref()).into_iter().flatten() {
             if write.batch.changes.lists.contains_key(name) {
                 let note = format!("list {name}: {} of {}", list.values.len(), list.capacity);
-                self.events.record(after, SOURCE, EventKind::Normal, "UpdateList", note);
+                self.events.record(after, SOURCE, EventType::Normal, "UpdateList", note);
             }
         }
     }
@@ -81,5 +81,5 @@ impl Events {
 
 /// Returns what the API said, as much of it as fits into an event.
 fn why(err: &kube::Error) -> String {
-    control::explain(err).chars().take(LONGEST).collect()
+    cluster::explain(err).chars().take(LONGEST).collect()
 }

@@ -6,7 +6,7 @@ use super::{NAME, global, named};
 
 /// The API of roles.
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// The Lease that the active controller holds: `control::Lease::new` names it.
+/// The Lease that the active controller holds: `cluster::LeaderElection::new` names it.
 const LEASE: &str = "plimsoll-controller-lock";
 
 /// Makes the controllers' account and its rights: what they ask for, and nothing else. A test runs them with no more than this.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use control::Lease;
+use cluster::LeaderElection;
 use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated};
 use engine::{Delegate, Engine};
 use http::Request;
@@ -18,7 +18,7 @@ use simulate::game::Player;
 use tower::BoxError;
 
 use crate::args::Up;
-use crate::cluster::LEASE_NAMESPACE;
+use crate::kubeconfig::LEASE_NAMESPACE;
 use crate::sidecar::Sidecar;
 use crate::{listening, measuring};
 
@@ -37,11 +37,11 @@ pub(crate) struct Parts {
 
 /// Takes the controllers' Lease, so that no other process is active beside this one. It belongs to the data directory, which only one process
 /// can have open: whoever held it under the same identity has ended. To be called before anyone else can reach the API.
-pub(crate) async fn lease(engine: &Engine) -> Lease {
+pub(crate) async fn lease(engine: &Engine) -> LeaderElection {
     let identity = format!("plimsoll-up_{}", engine.identity());
-    let lease = Lease::new(LEASE_NAMESPACE, identity);
+    let lease = LeaderElection::new(LEASE_NAMESPACE, identity);
     // If another controller has it, the controllers wait for it as they always do.
-    control::claim_lease(&engine.client(), &lease).await;
+    cluster::claim_lease(&engine.client(), &lease).await;
     lease
 }
 
@@ -50,7 +50,7 @@ impl Parts {
     pub(crate) async fn start(
         engine: &Engine,
         supervisor: &Supervisor,
-        lease: Lease,
+        lease: LeaderElection,
         args: &Up,
     ) -> anyhow::Result<Self> {
         let client = engine.client();

@@ -1,7 +1,7 @@
-//! What is there to look at, and when?
+//! A work queue of object keys.
 //!
-//! A key waits at most once, and is looked at by one at a time: what happens meanwhile makes it wait again. So the queue is never longer
-//! than there are objects.
+//! A key is queued at most once and reconciled by one worker at a time: a change meanwhile queues it again. So the queue is never
+//! longer than there are objects.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::future::Future;
@@ -16,34 +16,34 @@ use tokio::time::Instant;
 
 use crate::{Error, Key};
 
-/// How long the first failure of a row waits; each further one waits twice as long.
+/// The delay after the first failure of a key; each further one doubles it.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
-/// The longest wait after a failure.
+/// The longest delay after a failure.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// Keys that wait to be looked at.
+/// Keys of objects to reconcile.
 #[derive(Default)]
-pub struct Queue {
-    state: Mutex<State>,
+pub struct WorkQueue {
+    state: Mutex<Pending>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct Pending {
     ready: VecDeque<Key>,
     waiting: HashSet<Key>,
-    /// What is being looked at, and whether it changed meanwhile.
+    /// The keys being reconciled, and whether each changed meanwhile.
     running: HashMap<Key, bool>,
     later: BTreeSet<(Instant, Key)>,
     later_at: HashMap<Key, Instant>,
     failures: HashMap<Key, u32>,
 }
 
-/// When to look again though nothing changed; `None`: not before something does.
-pub type Again = Option<Instant>;
+/// When to reconcile again although nothing changed; `None`: not before a change.
+pub type RequeueAt = Option<Instant>;
 
-impl Queue {
-    /// Has a key looked at as soon as may be.
+impl WorkQueue {
+    /// Queues a key.
     pub fn add(&self, key: Key) {
         let mut state = self.lock();
         if state.add(key) {
@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Has a key looked at no later than `at`.
+    /// Queues a key at `at`, unless it is queued earlier.
     pub fn add_at(&self, key: Key, at: Instant) {
         let mut state = self.lock();
         if state.later_at.get(&key).is_some_and(|earlier| *earlier <= at) {
@@ -66,7 +66,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Whether a key will be looked at by then, besides any look that is under way.
+    /// Whether a key will be reconciled by then, not counting a reconciliation in progress.
     pub fn is_due(&self, key: &Key, by: Instant) -> bool {
         let state = self.lock();
         state.waiting.contains(key)
@@ -74,23 +74,23 @@ impl Queue {
             || state.later_at.get(key).is_some_and(|at| *at <= by)
     }
 
-    /// Looks at keys, at most `limit` at a time, for as long as it is polled. When it is dropped, so is all that is under way.
-    pub async fn drive<F, Fut>(&self, limit: usize, turn: F)
+    /// Reconciles keys, at most `limit` at a time, for as long as it is polled. Dropping it cancels the reconciliations in progress.
+    pub async fn run<F, Fut>(&self, limit: usize, reconcile: F)
     where
         F: Fn(Key) -> Fut,
-        Fut: Future<Output = Result<Again, Error>> + Send + 'static,
+        Fut: Future<Output = Result<RequeueAt, Error>> + Send + 'static,
     {
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
                 Some(done) = running.join_next() => {
-                    let (key, outcome) = done.expect("a turn that panics is caught, and none is cancelled");
+                    let (key, outcome) = done.expect("panics are caught, and no task is cancelled");
                     self.done(&key, outcome);
                 }
                 key = self.next(), if running.len() < limit => {
-                    let turn = AssertUnwindSafe(turn(key.clone())).catch_unwind();
+                    let work = AssertUnwindSafe(reconcile(key.clone())).catch_unwind();
                     running.spawn(async move {
-                        let outcome = turn.await.unwrap_or_else(|_| Err(Error::Panicked));
+                        let outcome = work.await.unwrap_or_else(|_| Err(Error::Panicked));
                         (key, outcome)
                     });
                 }
@@ -98,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a key and gives it out.
+    /// Waits for a key and takes it off the queue.
     async fn next(&self) -> Key {
         loop {
             let woken = self.wake.notified();
@@ -119,11 +119,11 @@ impl Queue {
         }
     }
 
-    fn done(&self, key: &Key, outcome: Result<Again, Error>) {
-        let again = match outcome {
-            Ok(again) => {
+    fn done(&self, key: &Key, outcome: Result<RequeueAt, Error>) {
+        let requeue_at = match outcome {
+            Ok(requeue_at) => {
                 self.lock().failures.remove(key);
-                again
+                requeue_at
             }
             Err(error) => {
                 let retry_after = self.lock().fail(key);
@@ -135,17 +135,17 @@ impl Queue {
         if is_dirty {
             self.add(key.clone());
         }
-        if let Some(at) = again {
+        if let Some(at) = requeue_at {
             self.add_at(key.clone(), at);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Pending {
     fn add(&mut self, key: Key) -> bool {
         if let Some(is_dirty) = self.running.get_mut(&key) {
             *is_dirty = true;
@@ -176,8 +176,8 @@ impl State {
     }
 }
 
-/// Lets a hook add keys to a queue.
-pub(crate) fn adder(queue: &Arc<Queue>) -> impl Fn(Key) + Send + Sync + 'static {
+/// Returns a function that adds keys to a queue.
+pub fn enqueue_into(queue: &Arc<WorkQueue>) -> impl Fn(Key) + Send + Sync + 'static {
     let queue = Arc::clone(queue);
     move |key| queue.add(key)
 }

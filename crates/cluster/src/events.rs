@@ -1,4 +1,4 @@
-//! How does anyone learn what was done? By Kubernetes Events, sent behind the work: a full queue drops them, and counts what it dropped.
+//! Kubernetes Events, sent in the background. A full queue drops events and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,28 +14,29 @@ use tokio::sync::{Mutex, mpsc};
 
 /// The most events that wait to be sent.
 const WAITING: usize = 4096;
-/// The most events that are on their way.
-const UNDER_WAY: usize = 4;
+/// The most events that are sent at the same time.
+const IN_FLIGHT: usize = 4;
 
-/// Takes events, and never keeps anyone waiting.
+/// Records events without ever blocking its caller.
 #[derive(Clone)]
-pub struct Events {
+pub struct EventRecorder {
     sender: mpsc::Sender<Box<Event>>,
     dropped: Arc<AtomicU64>,
     clock: Clock,
 }
 
-/// Whether all is well.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It is.
+pub enum EventType {
+    /// Information only.
     Normal,
-    /// Someone may want to look.
+    /// Something that may need attention.
     Warning,
 }
 
-impl Events {
-    /// Makes a queue, and what sends its events: each time it is called until the queue is closed and empty. Only one sends at a time.
+impl EventRecorder {
+    /// Creates a recorder, and the function that sends its events: each call sends until the queue is closed and empty. Only one call
+    /// sends at a time.
     pub fn new(
         client: Client,
         clock: Clock,
@@ -46,9 +47,15 @@ impl Events {
         (Self { sender, dropped: Arc::default(), clock }, sending)
     }
 
-    /// Notes that something happened to an object; `source` is the part that says so.
-    pub fn record<K>(&self, about: &K, source: &str, kind: Kind, reason: &str, note: String)
-    where
+    /// Records an event about an object; `source` names the reporting component.
+    pub fn record<K>(
+        &self,
+        about: &K,
+        source: &str,
+        event_type: EventType,
+        reason: &str,
+        note: String,
+    ) where
         K: Resource<DynamicType = ()>,
     {
         let about = about.object_ref(&());
@@ -62,9 +69,9 @@ impl Events {
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference { resource_version: None, ..about },
-            type_: Some(match kind {
-                Kind::Normal => "Normal".to_owned(),
-                Kind::Warning => "Warning".to_owned(),
+            type_: Some(match event_type {
+                EventType::Normal => "Normal".to_owned(),
+                EventType::Warning => "Warning".to_owned(),
             }),
             reason: Some(reason.to_owned()),
             action: Some(reason.to_owned()),
@@ -83,7 +90,7 @@ impl Events {
         }
     }
 
-    /// Counts the events that found the queue full.
+    /// Returns how many events were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -95,14 +102,14 @@ async fn send(client: Client, receiver: Arc<Mutex<mpsc::Receiver<Box<Event>>>>) 
         Some((receiver.recv().await?, receiver))
     });
     events
-        .for_each_concurrent(UNDER_WAY, |event| {
+        .for_each_concurrent(IN_FLIGHT, |event| {
             let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
             let api: Api<Event> = Api::namespaced(client.clone(), namespace);
             async move {
                 if let Err(error) = api.create(&PostParams::default(), &event).await {
                     tracing::debug!(
                         error = %crate::error::explain(&error),
-                        "an event was not taken"
+                        "event not recorded"
                     );
                 }
             }

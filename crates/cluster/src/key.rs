@@ -1,4 +1,4 @@
-//! Which object is meant?
+//! The namespace and name of an object.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// Names an object.
+    /// Returns the key of an object.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Names the object with this metadata.
-    pub fn of(meta: &ObjectMeta) -> Self {
+    /// Returns the key of the object with this metadata.
+    pub fn from_meta(meta: &ObjectMeta) -> Self {
         let text = |text: &Option<String>| Arc::from(text.as_deref().unwrap_or_default());
         Self { namespace: text(&meta.namespace), name: text(&meta.name) }
     }

@@ -1,8 +1,8 @@
-//! What if one object of a list cannot be read?
+//! Decoding that survives an unreadable object.
 //!
 //! An API server stores what its schemas allow: objects nested deeper than `serde_json` reads, fields of a type that we do not
-//! expect. Read as a whole, one such object makes a list or an event fail, and a watch that starts again finds it again. So
-//! each object is read by itself, and one that cannot be read is still known by its name.
+//! expect. Decoded as a whole, one such object makes a list or an event fail, and a watch that starts again meets it again. So
+//! each object is decoded by itself, and one that cannot be decoded is still known by its name.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -13,26 +13,26 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object, or what is known of one that cannot be read.
+/// An object, or the identity of one that cannot be decoded.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly every value is an object, which is far larger still"
 )]
 pub enum Lenient<K> {
-    /// It was read.
+    /// It was decoded.
     Object(K),
-    /// It cannot be read.
+    /// It cannot be decoded.
     Unreadable {
-        /// What identifies it: name, namespace, uid and version.
+        /// Its name, namespace, uid and version.
         metadata: ObjectMeta,
-        /// Why it cannot be read.
+        /// Why it cannot be decoded.
         reason: String,
     },
 }
 
 impl<K: Resource<DynamicType = ()>> Lenient<K> {
-    /// Returns the object; one that cannot be read is logged.
+    /// Returns the object; one that cannot be decoded is logged.
     pub fn readable(self) -> Option<K> {
         match self {
             Self::Object(object) => Some(object),
@@ -42,7 +42,7 @@ impl<K: Resource<DynamicType = ()>> Lenient<K> {
                     namespace = metadata.namespace,
                     name = metadata.name,
                     reason,
-                    "an object cannot be read and is passed over; correct or delete it"
+                    "object cannot be decoded and is skipped; correct or delete it"
                 );
                 None
             }
@@ -50,7 +50,7 @@ impl<K: Resource<DynamicType = ()>> Lenient<K> {
     }
 }
 
-/// What identifies an object. All else is passed over without being read, however deep it is.
+/// The identity of an object. All else is skipped without being decoded, however deep it is.
 #[derive(Deserialize)]
 struct Identified {
     metadata: Identity,

@@ -1,4 +1,4 @@
-//! How is an object changed? By a patch that names the version it was decided on: if there is a newer one, nothing happens.
+//! Preconditioned writes: a patch names the resource version it was decided on, and a newer object wins.
 
 use std::fmt::Debug;
 
@@ -10,69 +10,71 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::Key;
-use crate::store::{Entry, Store};
+use crate::cache::{Cache, CacheEntry};
 
-/// Which part of an object a patch changes.
+/// Which endpoint a patch is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Whole,
+pub enum PatchTarget {
+    /// The object itself.
+    Object,
+    /// Its `status` subresource.
     Status,
 }
 
-/// Reaches the objects of a kind in the namespace of `key`.
-pub(crate) fn api<K>(client: &Client, key: &Key) -> Api<K>
+/// Returns the API of a kind in the namespace of `key`.
+pub fn api<K>(client: &Client, key: &Key) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     Api::namespaced(client.clone(), &key.namespace)
 }
 
-/// Changes an object as it was seen, and takes the answer into its store.
-pub(crate) async fn patch<E>(
+/// Patches an object at the version that was observed, and inserts the answer into its cache.
+pub async fn patch<E>(
     client: &Client,
-    store: &Store<E>,
-    seen: &E,
-    part: Part,
+    cache: &Cache<E>,
+    observed: &E,
+    target: PatchTarget,
     mut change: Value,
     what: &'static str,
 ) -> Result<(), Error>
 where
-    E: Entry,
+    E: CacheEntry,
     E::Object:
         Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Debug,
 {
-    let meta = seen.meta();
-    let key = Key::of(meta);
+    let meta = observed.meta();
+    let key = Key::from_meta(meta);
     change["metadata"]["uid"] = json!(meta.uid);
     change["metadata"]["resourceVersion"] = json!(meta.resource_version);
     let api: Api<E::Object> = api(client, &key);
     let params = PatchParams::default();
-    let answer = match part {
-        Part::Whole => api.patch(&key.name, &params, &Patch::Merge(change)).await,
-        Part::Status => api.patch_status(&key.name, &params, &Patch::Merge(change)).await,
+    let answer = match target {
+        PatchTarget::Object => api.patch(&key.name, &params, &Patch::Merge(change)).await,
+        PatchTarget::Status => api.patch_status(&key.name, &params, &Patch::Merge(change)).await,
     };
     match answer.map_err(Error::api(what)) {
-        Ok(object) => store.put(object),
-        Err(error) if error.is_gone() => store.forget(&key, meta.uid.as_deref()),
+        Ok(object) => cache.insert(object),
+        Err(error) if error.is_not_found() => cache.remove(&key, meta.uid.as_deref()),
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Deletes an object as it was seen, with all that it owns to follow. One that is gone already is fine.
-pub(crate) async fn delete<E>(
+/// Deletes the object that was observed, and its dependents in the background. It is no error if it no longer exists.
+pub async fn delete<E>(
     client: &Client,
-    store: &Store<E>,
-    seen: &E,
+    cache: &Cache<E>,
+    observed: &E,
     what: &'static str,
 ) -> Result<(), Error>
 where
-    E: Entry,
+    E: CacheEntry,
     E::Object:
         Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Debug,
 {
-    let meta = seen.meta();
-    let key = Key::of(meta);
+    let meta = observed.meta();
+    let key = Key::from_meta(meta);
     let api: Api<E::Object> = api(client, &key);
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
@@ -80,9 +82,9 @@ where
         ..DeleteParams::default()
     };
     match api.delete(&key.name, &params).await.map_err(Error::api(what)) {
-        // Where something holds it, the answer is the object with its mark.
-        Ok(answer) => drop(answer.left().map(|object| store.put(object))),
-        Err(error) if error.is_gone() => store.forget(&key, meta.uid.as_deref()),
+        // While finalizers hold it, the answer is the object with its deletion timestamp.
+        Ok(answer) => drop(answer.left().map(|object| cache.insert(object))),
+        Err(error) if error.is_not_found() => cache.remove(&key, meta.uid.as_deref()),
         Err(error) => return Err(error),
     }
     Ok(())

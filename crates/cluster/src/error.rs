@@ -1,74 +1,77 @@
-//! Why a turn failed. Every failure is tried again.
+//! Why a reconciliation failed. The work queue retries every failure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Key;
 
-/// Why a turn failed.
+/// Why a reconciliation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The API refused or did not answer.
+    /// The API server refused the request or did not answer.
     #[error("could not {what}")]
     Api {
         /// What was tried.
         what: &'static str,
-        /// The answer.
+        /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// The pod of another has the name of a game server.
-    #[error("a pod of this name belongs to someone else")]
-    NotOurs,
-    /// A bug.
-    #[error("the turn panicked")]
+    /// An object that is to be created exists, and another object controls it.
+    #[error("a {kind} of this name exists, and another object controls it")]
+    NotControlled {
+        /// The kind of the object.
+        kind: &'static str,
+    },
+    /// The reconciliation panicked: a bug.
+    #[error("the reconciliation panicked")]
     Panicked,
 }
 
 impl Error {
-    /// Says what was tried.
+    /// Returns a function that wraps a client error and names what was tried.
     pub fn api(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Api { what, source: Box::new(source) }
     }
 
-    /// Whether someone else wrote first: then the newer object is on its way here.
+    /// Whether another client wrote first: the watch will deliver the newer object.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if code(source) == Some(409))
+        matches!(self, Self::Api { source, .. } if status_code(source) == Some(409))
     }
 
-    /// Whether the object is gone.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if code(source) == Some(404))
+    /// Whether the object no longer exists.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if status_code(source) == Some(404))
     }
 
-    /// Says why, for people: what the API said, where it was asked.
-    pub(crate) fn words(&self) -> String {
+    /// Returns the cause in one sentence: the API server's message, where it sent one.
+    pub fn message(&self) -> String {
         match self {
-            Self::Api { source, .. } => words(source),
-            Self::NotOurs | Self::Panicked => self.to_string(),
+            Self::Api { source, .. } => api_message(source),
+            Self::NotControlled { .. } | Self::Panicked => self.to_string(),
         }
     }
 
     pub(crate) fn log(&self, key: &Key, retry_after: Duration) {
         let error = explain(self);
         if self.is_conflict() {
-            tracing::debug!(%key, %error, "the object has changed; will look again");
+            tracing::debug!(%key, %error, "the object has changed; reconciling again");
         } else {
-            tracing::warn!(%key, %error, ?retry_after, "turn failed; will retry");
+            tracing::warn!(%key, %error, ?retry_after, "reconciliation failed; retrying");
         }
     }
 }
 
-/// Gives the code of an answer of the API.
-pub(crate) fn code(error: &kube::Error) -> Option<u16> {
+/// Returns the HTTP status code of a refused request.
+pub fn status_code(error: &kube::Error) -> Option<u16> {
     if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
-/// Says what the API said, for people: its message where it answered, and else what went wrong on the way.
-pub(crate) fn words(error: &kube::Error) -> String {
+/// Returns the API server's message, or the innermost cause where it did not answer.
+pub fn api_message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return if status.message.is_empty() {
-            format!("the API answered {}: {}", status.code, status.reason)
+            format!("the API server answered {}: {}", status.code, status.reason)
         } else {
             status.message.clone()
         };
@@ -80,23 +83,23 @@ pub(crate) fn words(error: &kube::Error) -> String {
     cause.to_string()
 }
 
-/// Returns an error and its causes for a log line: what the API said is there in its own words and once.
+/// Returns an error and its causes for a log line, with the API server's message in place of the client's own wording.
 pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let text = process::log::chain(error);
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(of_kube) = kube_error(cause) {
-            return text.replace(&of_kube.to_string(), &in_place_of(of_kube));
+            return text.replace(&of_kube.to_string(), &client_error_text(of_kube));
         }
         next = cause.source();
     }
     text
 }
 
-/// Returns what stands in a log line for an error of the client. Some of them only say of which type their cause is.
-fn in_place_of(error: &kube::Error) -> String {
+/// Returns the log text of a client error. Some of them only name the type of their cause.
+fn client_error_text(error: &kube::Error) -> String {
     if let kube::Error::Api(_) = error {
-        words(error)
+        api_message(error)
     } else if let kube::Error::Service(cause) = error {
         cause.to_string()
     } else if let kube::Error::HyperError(cause) = error {
@@ -106,7 +109,7 @@ fn in_place_of(error: &kube::Error) -> String {
     }
 }
 
-/// Returns the client's error, also from where it is a source in a box or is shared.
+/// Returns the client error, also where it is boxed or shared.
 fn kube_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::Error> {
     let boxed = || error.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed);
     let shared = || error.downcast_ref::<Arc<kube::Error>>().map(|shared| &**shared);
@@ -121,20 +124,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_api_said_is_told_in_its_own_words() {
+    fn the_message_is_that_of_the_api_server() {
         let said = "pods \"a\" is forbidden: exceeded quota";
         let refused = kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
-        assert_eq!(words(&refused), said);
+        assert_eq!(api_message(&refused), said);
         let mut silent = Status::failure("", "InternalError");
         silent.code = 500;
         let silent = kube::Error::Api(Box::new(silent));
-        assert_eq!(words(&silent), "the API answered 500: InternalError");
+        assert_eq!(api_message(&silent), "the API server answered 500: InternalError");
         let broken = serde_json::from_str::<u8>("x").unwrap_err();
-        assert_eq!(words(&kube::Error::SerdeError(broken)), "expected value at line 1 column 1");
+        assert_eq!(
+            api_message(&kube::Error::SerdeError(broken)),
+            "expected value at line 1 column 1"
+        );
     }
 
     #[test]
-    fn log_lines_say_each_cause_once_and_nothing_in_the_words_of_rust() {
+    fn log_lines_name_each_cause_once_and_without_debug_text() {
         let said = "pods \"a\" is forbidden: exceeded quota";
         let refused = || kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
         let broken = || kube::Error::Service("connection refused".into());
