@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use anyhow::bail;
-
 use crate::tidy;
 use xtask::run;
 
@@ -25,8 +23,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
             .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    arrows()?;
-    tidy::clocks()?;
+    tidy::all()?;
     // All packages, although one has this test: it is the build that the tests need next.
     run::cargo(&[
         "test",
@@ -38,42 +35,6 @@ pub(crate) fn all() -> anyhow::Result<()> {
         "crds_in_deploy_are_fresh",
     ])?;
     deny()
-}
-
-/// Which crates must not reach which others, however indirectly: (crate, what it must not depend on).
-const ARROWS: [(&str, &str); 10] = [
-    ("plimsoll-decide", "tokio"),
-    ("plimsoll-decide", "kube-core"),
-    ("plimsoll-decide", "k8s-openapi"),
-    ("plimsoll-api", "tokio"),
-    ("plimsoll-connect", "plimsoll-engine"),
-    ("plimsoll-control", "plimsoll-engine"),
-    ("plimsoll-serve", "plimsoll-engine"),
-    ("plimsoll-engine", "plimsoll-control"),
-    ("plimsoll-process", "plimsoll-api"),
-    ("plimsoll-process", "plimsoll-decide"),
-];
-
-fn arrows() -> anyhow::Result<()> {
-    for (from, to) in ARROWS {
-        let found = Command::new("cargo")
-            .args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--package", from])
-            .current_dir(run::root())
-            .output()?;
-        if !found.status.success() {
-            bail!(
-                "`cargo tree --package {from}` failed: {}",
-                String::from_utf8_lossy(&found.stderr)
-            );
-        }
-        let names = String::from_utf8(found.stdout)?;
-        if names.lines().any(|line| line.split(' ').next() == Some(to)) {
-            bail!(
-                "{from} must not depend on {to} (ARCHITECTURE.md): `cargo tree -p {from} -i {to}` shows how it does"
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Checks licences, bans and sources with cargo-deny, which is installed when it is missing.

@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask check`, `test`, `bench`, `hostile`, `generate`, `kube`.
+//! Developer commands: `cargo xtask check`, `tidy`, `test`, `bench`, `hostile`, `generate`, `kube`.
 //!
 //! This program stays small, because every command waits for it to build; what needs the project's crates is a
 //! package or a test of its own, which these commands start.
@@ -24,6 +24,8 @@ struct Args {
 enum Command {
     /// All that can be checked without running the tests: format, lints, docs, licences, tidiness
     Check,
+    /// Only the checks of our own: crate dependencies, circles of modules, paths in the documentation, clocks
+    Tidy,
     /// Install and start what the tests need, and run them all
     Test {
         /// Only tests whose name contains this
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Check => check::all(),
+        Command::Tidy => tidy::all(),
         Command::Test { filter } => test::all(filter.as_deref()),
         Command::Bench { args } => {
             if let Some(options) = against::Options::parse(&args)? {
