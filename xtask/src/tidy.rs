@@ -55,6 +55,7 @@ fn sources(crates: &Path) -> anyhow::Result<Vec<PathBuf>> {
 fn sources_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
+    let mut of_tests = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -66,8 +67,27 @@ fn sources_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         }
     }
+    for file in &found {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("could not read {}", file.display()))?;
+        of_tests.extend(test_modules(&text).map(|name| file.with_extension("").join(name)));
+    }
+    found.retain(|file| {
+        !of_tests
+            .iter()
+            .any(|module| file.starts_with(module) || file.with_extension("") == *module)
+    });
     found.sort();
     Ok(found)
+}
+
+/// Names the modules that a file declares for its tests only.
+fn test_modules(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    let declared = lines.filter(|(first, _)| first.trim() == "#[cfg(test)]");
+    declared.filter_map(|(_, line)| {
+        line.trim().strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name)
+    })
 }
 
 /// Returns the text of a file up to the tests at its end.
@@ -95,5 +115,8 @@ mod tests {
         assert_eq!(wall_clock("fn a() {}\nlet now = jiff::Timestamp::now();\n"), Some(2));
         assert_eq!(wall_clock("// Timestamp::now\nfn a() {}\n"), None);
         assert_eq!(wall_clock("#[cfg(test)]\nmod tests { SystemTime::now() }\n"), None);
+        let modules: Vec<_> =
+            test_modules("mod a;\n#[cfg(test)]\nmod crash;\n#[cfg(test)]\nmod tests {").collect();
+        assert_eq!(modules, ["crash"]);
     }
 }

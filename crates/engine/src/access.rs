@@ -3,8 +3,6 @@
 //! TLS always, with a certificate authority of our own, since kubectl sends a token only over TLS; and one random token.
 //! Both are made once and kept beside the data, readable by their owner alone, so that a kubeconfig stays good.
 
-mod listen;
-
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +14,6 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::files;
-
-pub use listen::Listening;
-pub(crate) use listen::listen;
 
 /// What went wrong while making keys and certificates, or keeping them.
 #[derive(Debug, thiserror::Error)]

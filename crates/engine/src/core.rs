@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use process::{Clock, Supervised, Supervisor};
+use subtle::ConstantTimeEq as _;
 use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
 use crate::delegate::Delegates;
-use crate::rest::Addresses;
 use crate::runtime::logs::Logs;
+use crate::service_addresses::ServiceAddresses;
 use crate::store::Store;
-use apimachinery::resource::{Registry, Resource};
+use apimachinery::resource::Registry;
 
 /// The inside of an engine.
 pub(crate) struct Core {
@@ -32,7 +33,7 @@ pub(crate) struct Core {
     token: String,
     stopping: watch::Sender<bool>,
     /// The addresses that services have.
-    pub(crate) addresses: Addresses,
+    pub(crate) service_addresses: ServiceAddresses,
     /// Says that a CustomResourceDefinition was written.
     pub(crate) definition_written: Notify,
     /// The definitions whose deletion is being carried out.
@@ -59,17 +60,15 @@ impl Core {
             ca_pem: access.ca_pem().to_owned(),
             token: access.token.clone(),
             stopping: watch::Sender::new(false),
-            addresses: Addresses::default(),
+            service_addresses: ServiceAddresses::default(),
             definition_written: Notify::new(),
             terminating: Mutex::default(),
         })
     }
 
-    /// Tells whether a client knows what it has to know, in a time that says nothing about how much of it.
-    pub(crate) fn is_token(&self, said: &str) -> bool {
-        let (known, said) = (self.token.as_bytes(), said.as_bytes());
-        let differs = known.iter().zip(said).fold(0, |differs, (a, b)| differs | (a ^ b));
-        known.len() == said.len() && differs == 0
+    /// Compares a token with ours in constant time.
+    pub(crate) fn is_token(&self, token: &str) -> bool {
+        token.as_bytes().ct_eq(self.token.as_bytes()).into()
     }
 
     /// Keeps a task until the engine stops.
@@ -93,13 +92,5 @@ impl Core {
         self.stopping.send_replace(true);
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.store.close();
-    }
-
-    /// Takes notice of a change to a kind that decides what is served.
-    pub(crate) fn notice(self: &Arc<Self>, resource: &Resource) {
-        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            crate::definitions::sync(self);
-            self.definition_written.notify_one();
-        }
     }
 }

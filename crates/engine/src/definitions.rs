@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::crd::{self, resources};
-use apimachinery::resource::qualified;
+use apimachinery::resource::{Resource, qualified};
 use apimachinery::schema::{Types, decode, times};
 use serde_json::{Value, json};
 
@@ -25,6 +25,14 @@ fn text<'v>(object: &'v Value, field: &str) -> &'v str {
 
 fn words(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|w| w.as_str().map(str::to_owned)).collect()
+}
+
+/// Follows a write of a resource, if it is one that decides what is served.
+pub(crate) fn notice(core: &Core, resource: &Resource) {
+    if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        sync(core);
+        core.definition_written.notify_one();
+    }
 }
 
 /// Serves what the definitions in the store say.

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt as _};
 
-use crate::rest::{Body, Caller};
+use crate::request::{Body, Caller};
 
 /// A service that answers for a group and version.
 pub type Delegate = BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, BoxError>;

@@ -18,12 +18,15 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
-mod keep;
+mod controllers;
+mod listen;
 mod openapi;
+mod request;
 mod rest;
 pub mod runtime;
 mod schedule;
 mod service;
+mod service_addresses;
 mod status;
 mod store;
 #[cfg(test)]
@@ -33,9 +36,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use access::{AccessError, Listening};
+pub use access::AccessError;
 pub use delegate::Delegate;
-pub use rest::{Body, Caller};
+pub use listen::Listening;
+pub use request::{Body, Caller};
 pub use service::Service;
 pub use store::{History, StoreError};
 
@@ -111,7 +115,7 @@ impl Engine {
         bootstrap::run(&engine.core).await.map_err(OpenError::Bootstrap)?;
         definitions::install(&engine.core).await.map_err(OpenError::Bootstrap)?;
         definitions::start(&engine.core);
-        keep::start(&engine.core);
+        controllers::start(&engine.core);
         Ok(engine)
     }
 
@@ -146,7 +150,7 @@ impl Engine {
 
     /// Listens on an address, with TLS and the token. Port 0 takes a free one.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listening, AccessError> {
-        access::listen(Arc::clone(&self.core), &self.access, address).await
+        listen::listen(Arc::clone(&self.core), &self.access, address).await
     }
 
     /// Writes a kubeconfig for a port that is listened on, readable by its owner only.

@@ -4,7 +4,6 @@
 //! changes something goes through decoding, defaults, validation and the store.
 
 mod address;
-mod addresses;
 mod convert;
 mod create;
 mod decode;
@@ -23,6 +22,7 @@ mod read;
 mod reviews;
 mod scale;
 mod select;
+mod service_addresses;
 mod strategy;
 mod system;
 mod update;
@@ -36,37 +36,19 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header, request};
 use serde_json::Value;
 
-pub use form::Body;
 pub(crate) use form::{Reply, refusal};
 
 use crate::core::Core;
 use crate::delegate;
+use crate::request::Caller;
 use crate::status::{Answer, Status};
 use crate::store::{Object, Unreadable, WriteError};
 pub(crate) use address::Address;
-pub(crate) use addresses::Addresses;
 use apimachinery::resource::{Resource, Subresource};
 use apimachinery::table::Include;
 use form::Form;
 pub(crate) use query::Query;
 use warnings::Warnings;
-
-/// Who sent a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// The name.
-    pub user: String,
-    /// The groups it is in.
-    pub groups: Vec<String>,
-}
-
-impl Caller {
-    /// The one user there is: whoever has the token, or runs in this process.
-    pub(crate) fn admin() -> Self {
-        let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
-        Self { user: "plimsoll:admin".to_owned(), groups }
-    }
-}
 
 /// A request about a resource.
 pub(crate) struct Call {

@@ -12,11 +12,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 
 use crate::core::Core;
-use crate::rest::{self, Body, Caller};
+use crate::request::{BODY_LIMIT, Body, Caller};
+use crate::rest;
 use crate::status::Status;
 
-/// The largest body of a request.
-pub(crate) const BODY_LIMIT: usize = 3 << 20;
 /// How long a client may take to send a body.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 

@@ -44,7 +44,7 @@ async fn write_definition(core: &Arc<Core>, definition: &Value) {
     write(core, COLLECTION, NAME, Some(definition)).await;
     let served = core.registry.served();
     let definitions = served.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    core.notice(definitions.unwrap());
+    notice(core, definitions.unwrap());
 }
 
 async fn until(is_so: impl Fn() -> bool) {

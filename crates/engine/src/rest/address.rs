@@ -1,5 +1,7 @@
 //! Which object, collection or part of an object does a path name?
 
+use percent_encoding::percent_decode_str;
+
 /// What a path under `/api` or `/apis` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -60,32 +62,11 @@ impl Address {
     }
 }
 
-/// Decodes what URLs escape; `+` is a space in queries only.
-pub(crate) fn unescape(text: &str, plus: bool) -> String {
-    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
-        return text.to_owned();
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let escaped = escaped.filter(|hex| !hex.starts_with('+'));
-        match (byte, escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(decoded)) => {
-                out.push(decoded);
-                rest = &tail[2..];
-            }
-            (b'+', _) if plus => {
-                out.push(b' ');
-                rest = tail;
-            }
-            _ => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+
+/// Decodes percent-encoded text; in a query, `+` is a space.
+pub(crate) fn unescape(text: &str, plus_is_space: bool) -> String {
+    let spaced = if plus_is_space { text.replace('+', " ") } else { text.to_owned() };
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::write::NotStored;
-use super::{Call, Reply, addresses, convert, decode, meta, owner, refusal, strategy};
+use super::{Call, Reply, convert, decode, meta, owner, refusal, service_addresses, strategy};
+use crate::definitions;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Write};
 
@@ -95,7 +96,7 @@ async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<
     meta::set(&mut object, "uid", Some(uuid::Uuid::new_v4().to_string().into()));
     meta::set(&mut object, "creationTimestamp", Some(meta::time(call.core.clock.now())));
     check_namespace(call, meta::text(&object, "name"))?;
-    let _turn = addresses::turn(call).await;
+    let _lock = service_addresses::lock(call).await;
     strategy::create(call, &mut object)?;
     let name = meta::text(&object, "name").to_owned();
     store_new(call, &name, object).await
@@ -118,7 +119,7 @@ pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<
         NotStored::Conflict => Status::already_exists(&call.resource, name),
         NotStored::Refused(status) => status,
     })?;
-    call.core.notice(&call.resource);
+    definitions::notice(&call.core, &call.resource);
     Ok(Written::Stored(stored))
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::select::Selection;
 use super::{Call, Reply, form, list, meta, options, refused, strategy, update};
-use crate::definitions::FINALIZER;
+use crate::definitions::{self, FINALIZER};
 use crate::status::{Answer, Status};
 use crate::store::{Object, Write, WriteError};
 use apimachinery::resource::{Origin, Resource};
@@ -266,7 +266,7 @@ async fn remove(call: &Call, key: &Arc<str>, now: &Object) -> Result<Object, Wri
     let (collection, key) = (Arc::clone(&call.resource.storage), Arc::clone(key));
     let write = Write { collection, key, expected: Some(now.version()), body: None };
     let gone = call.core.store.write(write).await?;
-    call.core.notice(&call.resource);
+    definitions::notice(&call.core, &call.resource);
     Ok(gone)
 }
 

@@ -2,15 +2,12 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
+use crate::request::Body;
 use crate::status::{Answer, Status};
 use apimachinery::protobuf;
-
-/// The body of an answer: all at once, or a stream of events.
-pub type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
 /// The answer to a request.
 pub(crate) type Reply = Response<Body>;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Call, addresses, meta};
+use super::{Call, meta, service_addresses};
 use crate::status::{Answer, Status};
 use apimachinery::builtin::admit::Classes;
 use apimachinery::builtin::field::{self, FieldError, Path};
@@ -132,7 +132,7 @@ pub(super) fn create(call: &Call, object: &mut Value) -> Answer<()> {
         call.warn(crd::warnings(object));
     }
     refuse(call, object, &errors)?;
-    if resource.is("", "Service") { addresses::assign(call, object) } else { Ok(()) }
+    if resource.is("", "Service") { service_addresses::assign(call, object) } else { Ok(()) }
 }
 
 /// Does what admission plugins do to new objects.
@@ -222,7 +222,7 @@ pub(super) fn update(call: &Call, object: &mut Value, old: &Value) -> Answer<()>
     }
     refuse(call, object, &errors)?;
     let is_service = resource.is("", "Service") && part == Part::Main;
-    if is_service { addresses::assign(call, object) } else { Ok(()) }
+    if is_service { service_addresses::assign(call, object) } else { Ok(()) }
 }
 
 fn update_custom(call: &Call, object: &mut Value, old: &Value) -> Answer<()> {

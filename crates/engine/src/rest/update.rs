@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::create::{self, Owners, Written};
 use super::write::NotStored;
-use super::{Call, Reply, addresses, convert, decode, meta, owner, strategy};
+use super::{Call, Reply, convert, decode, meta, owner, service_addresses, strategy};
+use crate::definitions;
 use crate::status::{Answer, Status};
 use crate::store::{Body, Object, Parts, Write, WriteError};
 use apimachinery::fields;
@@ -91,7 +92,7 @@ pub(super) async fn change(
             let written = create::create(call, make(None)?, owners).await?;
             return Ok(Changed { written, is_new: true });
         };
-        let _turn = addresses::turn(call).await;
+        let _lock = service_addresses::lock(call).await;
         let old = match &parts {
             Parts::All => Some(call.value(name, &seen)?),
             Parts::Named(_) => seen.parts(&resource.api_version(), &resource.kind, &parts),
@@ -126,7 +127,7 @@ pub(super) async fn change(
         let last = is_gone.then_some(new);
         match call.write(resource, name, Some(&seen), write).await {
             Ok(stored) => {
-                call.core.notice(resource);
+                definitions::notice(&call.core, resource);
                 let written = last.map_or(Written::Stored(stored), Written::WouldBe);
                 return Ok(Changed { written, is_new: false });
             }
@@ -211,6 +212,6 @@ pub(super) async fn replace(call: &Call, seen: &Object, new: &Value) -> Result<O
         .store
         .write(Write { collection, key, expected: Some(seen.version()), body })
         .await?;
-    call.core.notice(&call.resource);
+    definitions::notice(&call.core, &call.resource);
     Ok(stored)
 }

@@ -5,7 +5,7 @@
 //! version stored larger than this is still read and deleted, and may become smaller.
 
 use super::Call;
-use crate::service::BODY_LIMIT;
+use crate::request::BODY_LIMIT;
 use crate::status::Status;
 use crate::store::{Body, Object, Write, WriteError};
 use apimachinery::resource::Resource;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::Simulated;
 use crate::core::Core;
-use crate::keep::split;
 use crate::rest::internal::{self, Propagation};
 use crate::rest::meta;
+use apimachinery::resource::split_key;
 
 /// The label of nodes on which nothing really runs.
 pub const SIMULATED_LABEL: &str = "plimsoll.dev/simulated";
@@ -135,7 +135,7 @@ pub(super) async fn simulate(core: &Arc<Core>, simulated: &Simulated) {
         if !node.mentions(SIMULATED_LABEL.as_bytes()) {
             return;
         }
-        let number = split(key).1.strip_prefix("sim-").and_then(|n| n.parse::<usize>().ok());
+        let number = split_key(key).1.strip_prefix("sim-").and_then(|n| n.parse::<usize>().ok());
         extra.extend(number.filter(|n| *n > simulated.count).map(|_| key.to_string()));
     });
     for name in extra {

@@ -17,8 +17,8 @@ use serde::Deserialize;
 use super::Verdict;
 use super::prefer::Preferring;
 use crate::core::Core;
-use crate::keep::split;
 use crate::store::Object;
+use apimachinery::resource::split_key;
 
 /// Which pods are ours to schedule.
 const SCHEDULER: &str = "default-scheduler";
@@ -319,7 +319,7 @@ fn is_choosy(spec: &PodSpec) -> bool {
 fn read(core: &Core, key: &str, object: &Object) -> Option<Known> {
     let pod: k8s::Pod = serde_json::from_slice(&object.body()).ok()?;
     let claims = object.mentions(b"persistentVolumeClaim");
-    let storage = if claims { storage(core, split(key).0) } else { Storage::default() };
+    let storage = if claims { storage(core, split_key(key).0) } else { Storage::default() };
     let volumes = Volumes {
         claims: storage
             .claims

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::core::Core;
-use crate::keep::split;
 use crate::rest::delete::{self, Options};
 use crate::rest::{Call, meta, pods};
 use crate::status::Answer;
+use apimachinery::resource::split_key;
 
 /// One pod, and not another that has its name later.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct PodRef {
 impl PodRef {
     /// Names a pod by its key in the store and its uid.
     pub(crate) fn new(core: &Arc<Core>, key: &str, uid: &str) -> Self {
-        let (namespace, name) = split(key);
+        let (namespace, name) = split_key(key);
         let namespace = namespace.unwrap_or_default().into();
         Self { core: Arc::clone(core), namespace, name: name.into(), uid: uid.into() }
     }

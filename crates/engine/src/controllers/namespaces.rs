@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Meta, split};
+use super::Meta;
 use crate::core::Core;
 use crate::rest::internal::{self, Propagation};
-use apimachinery::resource::Resource;
+use apimachinery::resource::{Resource, split_key};
 
 const ACCOUNT: &str = "default";
 /// Who makes these on a cluster.
@@ -47,7 +47,7 @@ impl Namespaces {
             }
             return;
         }
-        let (Some(namespace), name) = split(key) else { return };
+        let (Some(namespace), name) = split_key(key) else { return };
         if self.going.contains(namespace) {
             self.to_empty.insert(namespace.to_owned());
         } else if deleted
@@ -143,7 +143,7 @@ async fn clear(core: &Arc<Core>, namespace: &str, kinds: &[Arc<Resource>]) -> Ve
     for resource in kinds {
         for (key, object) in list(resource) {
             if Meta::of(&object).deletion_timestamp.is_none() {
-                let (_, name) = split(&key);
+                let (_, name) = split_key(&key);
                 internal::delete(
                     core,
                     resource,

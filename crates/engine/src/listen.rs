@@ -1,4 +1,4 @@
-//! How do requests come in over the network?
+//! Requests over the network, with TLS.
 //!
 //! A client is known once it has shown the token; until then it may have to make room for others.
 
@@ -13,9 +13,10 @@ use process::Supervised;
 use process::listen::{Known, Limits, Peer, RequestBody, Settings, Tls};
 use tokio::net::TcpListener;
 
-use super::{Access, AccessError};
+use crate::access::{Access, AccessError};
 use crate::core::Core;
-use crate::rest::{self, Body, Caller};
+use crate::request::{Body, Caller};
+use crate::rest;
 use crate::service;
 use crate::status::Status;
 

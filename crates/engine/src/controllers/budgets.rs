@@ -10,10 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::split;
 use crate::core::Core;
 use crate::rest::internal;
-use apimachinery::resource::Resource;
+use apimachinery::resource::{Resource, split_key};
 use apimachinery::selector::Labels;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
@@ -40,7 +39,7 @@ impl Budgets {
                 | "statefulsets.apps"
                 | "replicationcontrollers"
         );
-        if counts && let (Some(namespace), _) = split(key) {
+        if counts && let (Some(namespace), _) = split_key(key) {
             self.to_see.insert(namespace.to_owned());
         }
     }
@@ -54,7 +53,7 @@ impl Budgets {
         if self.look_again.is_some_and(|at| at <= Instant::now()) {
             self.look_again = None;
             core.store
-                .each_of(BUDGETS, |key, _| self.to_see.extend(split(key).0.map(str::to_owned)));
+                .each_of(BUDGETS, |key, _| self.to_see.extend(split_key(key).0.map(str::to_owned)));
         }
         for namespace in std::mem::take(&mut self.to_see) {
             let budgets = list(core, BUDGETS, &namespace, "policy/v1", "PodDisruptionBudget");

@@ -148,11 +148,3 @@ pub(crate) fn shown_as(core: &Core, collection: &str) -> Option<Arc<Resource>> {
     let mut all = served.iter().flat_map(|(_, resources)| resources);
     all.find(|r| *r.storage == *collection && r.is_stored()).map(Arc::clone)
 }
-
-/// Takes a key apart into namespace and name.
-pub(crate) fn split(key: &str) -> (Option<&str>, &str) {
-    match key.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, key),
-    }
-}

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Meta, Owner, Place, shown_as, split};
+use super::{Meta, Owner, Place, shown_as};
 use crate::core::Core;
 use crate::rest::internal::{self, Propagation};
-use apimachinery::resource::Resource;
+use apimachinery::resource::{Resource, split_key};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -153,7 +153,7 @@ impl Garbage {
         } else {
             Propagation::Background
         };
-        let (namespace, name) = split(&place.1);
+        let (namespace, name) = split_key(&place.1);
         internal::delete(core, &resource, namespace, name, Some(&meta.uid), propagation).await;
     }
 }
@@ -171,7 +171,7 @@ fn state_of(core: &Core, dependent: &Place, owner: &Owner) -> State {
         // What is not served now may be again: better to keep too much.
         return State::There;
     };
-    let (namespace, _) = split(&dependent.1);
+    let (namespace, _) = split_key(&dependent.1);
     let found = core.store.get(&resource.storage, &resource.key(namespace, &owner.name));
     let Some(meta) = found.map(|object| Meta::of(&object)).filter(|meta| meta.uid == owner.uid)
     else {
@@ -185,7 +185,7 @@ fn state_of(core: &Core, dependent: &Place, owner: &Owner) -> State {
 /// Takes owners off a dependent.
 async fn disown(core: &Arc<Core>, place: &Place, gone: &[String]) {
     let Some(resource) = shown_as(core, &place.0) else { return };
-    let (namespace, name) = split(&place.1);
+    let (namespace, name) = split_key(&place.1);
     internal::change(core, &resource, namespace, name, &[], |object| {
         let Some(metadata) = object["metadata"].as_object_mut() else { return };
         let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else {
@@ -201,7 +201,7 @@ async fn disown(core: &Arc<Core>, place: &Place, gone: &[String]) {
 
 /// Takes a finalizer off an owner, which may be the last thing that keeps it.
 async fn release(core: &Arc<Core>, resource: &Arc<Resource>, place: &Place, finalizer: &str) {
-    let (namespace, name) = split(&place.1);
+    let (namespace, name) = split_key(&place.1);
     internal::change(core, resource, namespace, name, &[], |object| {
         let Some(metadata) = object["metadata"].as_object_mut() else { return };
         let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) else {

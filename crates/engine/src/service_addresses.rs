@@ -1,14 +1,13 @@
-//! Which addresses and node ports do services get?
+//! The cluster IPs and node ports of Services.
 //!
-//! No two services have the same. Who assigns them has its turn until what it assigned is stored, so what the store has is
-//! what is taken.
+//! No two Services have the same. They are assigned under a lock that is held until the Service is stored, so that the store is the
+//! only record of what is taken.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Call, strategy};
 use crate::status::{Answer, Status};
 use crate::store::{Expired, Object, Store};
 use apimachinery::builtin::field::{FieldError, Path};
@@ -21,54 +20,55 @@ const PORTS: u32 = 2768;
 
 /// What services have taken.
 #[derive(Default)]
-pub(crate) struct Addresses {
-    turn: Arc<tokio::sync::Mutex<()>>,
+pub(crate) struct ServiceAddresses {
+    assigning: Arc<tokio::sync::Mutex<()>>,
     taken: Mutex<Taken>,
 }
 
-/// The right to assign addresses, until it is dropped.
-pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
+/// The lock under which addresses are assigned.
+pub(crate) type AssignmentLock = tokio::sync::OwnedMutexGuard<()>;
 
-/// Waits for the turn to assign addresses, if the request is one that does.
-pub(super) async fn turn(call: &Call) -> Option<Turn> {
-    if !call.resource.is("", "Service") || call.query.is_dry_run() {
-        return None;
+impl ServiceAddresses {
+    /// Waits until no other request assigns addresses.
+    pub(crate) async fn lock(&self) -> AssignmentLock {
+        Arc::clone(&self.assigning).lock_owned().await
     }
-    Some(Arc::clone(&call.core.addresses.turn).lock_owned().await)
-}
 
-/// Gives a service the addresses and node ports that it did not ask for by number, and refuses what others have.
-pub(super) fn assign(call: &Call, service: &mut Value) -> Answer<()> {
-    let mut taken = call.core.addresses.taken.lock().unwrap_or_else(PoisonError::into_inner);
-    taken.refresh(&call.core.store);
-    let name = super::meta::text(service, "name").to_owned();
-    let (key, seed) = (call.key(&name), seed(super::meta::text(service, "uid")));
-    let kind = service["spec"]["type"].as_str().unwrap_or_default().to_owned();
-    if kind == "ExternalName" {
-        return Ok(());
+    /// Lists what a Service, stored under `key`, asks for and another Service has.
+    pub(crate) fn conflicts(&self, store: &Store, key: &str, spec: &Value) -> Vec<FieldError> {
+        let taken = self.taken(store);
+        let mut conflicts = taken.refused_addresses(key, spec);
+        conflicts.extend(taken.refused_ports(key, spec));
+        conflicts
     }
-    let mut wrong: Vec<FieldError> = taken.refused_addresses(&key, &service["spec"]);
-    wrong.extend(taken.refused_ports(&key, &service["spec"]));
-    if !wrong.is_empty() {
-        return Err(strategy::invalid(call, &name, &wrong));
+
+    /// Assigns the addresses and node ports that a Service does not name itself. `uid` is where the search for a free one starts.
+    pub(crate) fn assign(&self, store: &Store, uid: &str, spec: &mut Value) -> Answer<()> {
+        let (taken, seed) = (self.taken(store), seed(uid));
+        if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
+            let free =
+                free(seed, ADDRESSES, |n| Some(address(n)).filter(|a| !taken.ips.contains_key(a)));
+            let full = || Status::internal("failed to allocate a serviceIP: range is full");
+            spec["clusterIP"] = free.ok_or_else(full)?.into();
+        }
+        let first = spec["clusterIP"].clone();
+        fill(spec, "clusterIPs", json!([first]));
+        fill(spec, "ipFamilies", json!(["IPv4"]));
+        fill(spec, "ipFamilyPolicy", "SingleStack".into());
+        let has_node_ports = spec["type"] == "NodePort"
+            || (spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
+        if has_node_ports {
+            taken.assign_ports(spec, seed)?;
+        }
+        Ok(())
     }
-    let spec = &mut service["spec"];
-    if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
-        let free =
-            free(seed, ADDRESSES, |n| Some(address(n)).filter(|a| !taken.ips.contains_key(a)));
-        let full = || Status::internal("failed to allocate a serviceIP: range is full");
-        spec["clusterIP"] = free.ok_or_else(full)?.into();
+
+    /// Returns what is taken, as the store has it now.
+    fn taken(&self, store: &Store) -> MutexGuard<'_, Taken> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.refresh(store);
+        taken
     }
-    let first = spec["clusterIP"].clone();
-    fill(spec, "clusterIPs", json!([first]));
-    fill(spec, "ipFamilies", json!(["IPv4"]));
-    fill(spec, "ipFamilyPolicy", "SingleStack".into());
-    let has_node_ports = kind == "NodePort"
-        || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
-    if has_node_ports {
-        taken.assign_ports(spec, seed)?;
-    }
-    Ok(())
 }
 
 fn fill(spec: &mut Value, field: &str, value: Value) {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{shown_as, split};
+use super::shown_as;
 use crate::core::Core;
 use crate::rest::internal::{self, Propagation};
 use crate::store::Object;
+use apimachinery::resource::split_key;
 
 /// How long an event is kept after it was last written, as kube-apiserver keeps it.
 const KEEP_FOR: Duration = Duration::from_secs(60 * 60);
@@ -53,7 +54,7 @@ impl Events {
         }
         let Some(resource) = shown_as(core, "events") else { return };
         for key in old {
-            let (namespace, name) = split(&key);
+            let (namespace, name) = split_key(&key);
             internal::delete(core, &resource, namespace, name, None, Propagation::Background).await;
         }
     }
