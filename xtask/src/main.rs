@@ -30,6 +30,9 @@ enum Command {
     Test {
         /// Only tests whose name contains this
         filter: Option<String>,
+        /// Then also what takes long: random cases with a new seed, all of the conformance tests, 50,000 hostile requests
+        #[arg(long, conflicts_with = "filter")]
+        all: bool,
     },
     /// Measure, next to the peer or the limit: `cargo xtask bench --help` lists the benches; `NAME --against REV` measures another revision too,
     /// in turn, and prints medians of 5 (`--rounds N`) side by side
@@ -49,14 +52,18 @@ enum Command {
     /// Send generated hostile requests to a running `plimsoll up`; `cargo xtask test` sends a few thousand of them
     Hostile {
         /// How many
-        #[arg(long, value_name = "N", default_value_t = 50_000)]
+        #[arg(long, value_name = "N", default_value_t = test::HOSTILE_REQUESTS)]
         requests: u64,
         /// Which ones: the seed that an earlier run has printed [default: others each time]
         #[arg(long, value_name = "S")]
         seed: Option<u64>,
     },
-    /// Write generated files anew: Kubernetes' types, CRDs, output in the documentation
-    Generate,
+    /// Write generated files: CRDs from the fields of the kinds, and the output that the documentation shows
+    Generate {
+        /// Also Kubernetes' own types as data, from its Go modules
+        #[arg(long)]
+        kubernetes_types: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -73,7 +80,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Check => check::all(),
         Command::Tidy => tidy::all(),
-        Command::Test { filter } => test::all(filter.as_deref()),
+        Command::Test { all: true, .. } => test::with_long_suites(),
+        Command::Test { filter, .. } => test::run(filter.as_deref()),
         Command::Bench { args } => {
             if let Some(options) = against::Options::parse(&args)? {
                 return against::compare(&options);
@@ -86,9 +94,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Kube => kube::command(),
         Command::Conformance { short } => conformance::command(short),
         Command::Hostile { requests, seed } => test::hostile(requests, seed),
-        Command::Generate => {
-            xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate"])?;
-            test::bless()
+        Command::Generate { kubernetes_types } => {
+            let generate = |what: &str| {
+                xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate", "--", what])
+            };
+            if kubernetes_types {
+                generate("kubernetes-types")?;
+            }
+            generate("crds")?;
+            test::write_documented_output()
         }
     }
 }
