@@ -31,7 +31,7 @@ async fn a_second_controller_waits_and_a_killed_up_takes_its_own_lease_over() {
     beside.arg("run").arg("--kubeconfig").arg(dir.path().join("kubeconfig"));
     beside.env_remove("POD_NAME").env_remove("POD_NAMESPACE");
     let beside = Process::start(&mut beside, dir.path(), "beside");
-    beside.until("another controller is active").await;
+    beside.until("another process is the leader").await;
     fleet(&client, 2).await;
     servers(&client, 2).await;
     let before = lease(&client).await;
@@ -47,8 +47,8 @@ async fn a_second_controller_waits_and_a_killed_up_takes_its_own_lease_over() {
     );
     assert_eq!(before.holder_identity, after.holder_identity);
     assert_eq!(before.lease_transitions, after.lease_transitions, "nobody had it in between");
-    assert!(!second.says("another controller is active"), "it waits for nobody");
-    assert!(!beside.says("this controller is active"), "{}", beside.log());
+    assert!(!second.says("another process is the leader"), "it waits for nobody");
+    assert!(!beside.says("became leader"), "{}", beside.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,10 +75,10 @@ async fn of_two_controllers_without_a_pod_name_one_is_active() {
         return;
     }
     let one = run("one");
-    one.until("this controller is active").await;
+    one.until("became leader").await;
     let two = run("two");
-    two.until("another controller is active").await;
-    assert!(!two.says("this controller is active"), "{}", two.log());
+    two.until("another process is the leader").await;
+    assert!(!two.says("became leader"), "{}", two.log());
 }
 
 /// A process of ours, with what it says in a file.
