@@ -30,7 +30,7 @@ use crate::write::{PodWrite, Writer};
 /// How many writes are in flight at most.
 const MOST_IN_FLIGHT: usize = 256;
 /// How many events of watches are taken in at most before pods are decided.
-const MOST_EVENTS: usize = 4096;
+const MOST_EVENTS: usize = 1024;
 
 /// How a scheduler is set up.
 #[derive(Clone, Debug)]

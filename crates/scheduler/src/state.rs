@@ -101,33 +101,33 @@ impl ClusterState {
     pub(crate) fn handle(&mut self, event: WatchEvent) {
         match event {
             WatchEvent::Pod(event) => {
-                self.lists.pods.delta(event).into_iter().for_each(|delta| self.apply_pod(delta));
+                self.lists.pods.delta(*event).into_iter().for_each(|delta| self.apply_pod(delta));
             }
             WatchEvent::Node(event) => {
-                self.lists.nodes.delta(event).into_iter().for_each(|delta| self.apply_node(delta));
+                self.lists.nodes.delta(*event).into_iter().for_each(|delta| self.apply_node(delta));
             }
             WatchEvent::Namespace(event) => {
-                let delta = self.lists.namespaces.delta(event);
+                let delta = self.lists.namespaces.delta(*event);
                 delta.into_iter().for_each(|delta| self.apply_namespace(delta));
             }
             WatchEvent::CsiNode(event) => {
-                let delta = self.lists.csi_nodes.delta(event);
+                let delta = self.lists.csi_nodes.delta(*event);
                 delta.into_iter().for_each(|delta| self.apply_csi_node(delta));
             }
             WatchEvent::Claim(event) => {
-                if let Some(delta) = self.lists.claims.delta(event) {
+                if let Some(delta) = self.lists.claims.delta(*event) {
                     storage::apply(&mut self.storage.claims, delta);
                     self.is_storage_stale = true;
                 }
             }
             WatchEvent::Volume(event) => {
-                if let Some(delta) = self.lists.volumes.delta(event) {
+                if let Some(delta) = self.lists.volumes.delta(*event) {
                     storage::apply(&mut self.storage.volumes, delta);
                     self.is_storage_stale = true;
                 }
             }
             WatchEvent::StorageClass(event) => {
-                if let Some(delta) = self.lists.classes.delta(event) {
+                if let Some(delta) = self.lists.classes.delta(*event) {
                     storage::apply(&mut self.storage.classes, delta);
                     self.is_storage_stale = true;
                 }

@@ -15,13 +15,13 @@ use crate::watched_pod::WatchedPod;
 
 /// An event of one of the watches.
 pub(crate) enum WatchEvent {
-    Pod(Event<Lenient<WatchedPod>>),
-    Node(Event<Lenient<Node>>),
-    Namespace(Event<Lenient<Namespace>>),
-    Claim(Event<Lenient<PersistentVolumeClaim>>),
-    Volume(Event<Lenient<PersistentVolume>>),
-    StorageClass(Event<Lenient<StorageClass>>),
-    CsiNode(Event<Lenient<CSINode>>),
+    Pod(Box<Event<Lenient<WatchedPod>>>),
+    Node(Box<Event<Lenient<Node>>>),
+    Namespace(Box<Event<Lenient<Namespace>>>),
+    Claim(Box<Event<Lenient<PersistentVolumeClaim>>>),
+    Volume(Box<Event<Lenient<PersistentVolume>>>),
+    StorageClass(Box<Event<Lenient<StorageClass>>>),
+    CsiNode(Box<Event<Lenient<CSINode>>>),
 }
 
 /// Watches everything that scheduling depends on, without end.
@@ -43,7 +43,7 @@ pub(crate) fn watch_all(
 fn watch_kind<K>(
     client: &Client,
     random: &Random,
-    wrap: fn(Event<Lenient<K>>) -> WatchEvent,
+    wrap: fn(Box<Event<Lenient<K>>>) -> WatchEvent,
 ) -> BoxStream<'static, WatchEvent>
 where
     K: Resource<DynamicType = ()>
@@ -55,14 +55,16 @@ where
         + 'static,
 {
     let api: Api<Lenient<K>> = Api::all(client.clone());
-    watch(api, watcher::Config::default(), random.clone()).map(wrap).boxed()
+    watch(api, watcher::Config::default(), random.clone())
+        .map(move |event| wrap(Box::new(event)))
+        .boxed()
 }
 
 /// What an event of a watch means for a cache.
 pub(crate) enum Delta<K> {
     /// The object was created or changed.
     Upsert(Key, K),
-    /// The object was deleted, or cannot be decoded.
+    /// The object was deleted.
     Remove(Key),
     /// A list is complete: what it does not name no longer exists.
     Retain(HashSet<Key>),
@@ -82,7 +84,7 @@ impl ListTracker {
         self.is_synced
     }
 
-    /// Returns what an event means, if it means anything.
+    /// Returns what an event means, if it means anything. An object that cannot be decoded is skipped: its last known state stays.
     pub(crate) fn delta<K>(&mut self, event: Event<Lenient<K>>) -> Option<Delta<K>>
     where
         K: Resource<DynamicType = ()>,
@@ -95,21 +97,16 @@ impl ListTracker {
             Event::InitApply(object) => {
                 let key = Key::from_meta(object.meta());
                 self.listed.get_or_insert_default().insert(key.clone());
-                Some(upsert(key, object))
+                Some(Delta::Upsert(key, object.readable()?))
             }
             Event::InitDone => {
                 self.is_synced = true;
                 self.listed.take().map(Delta::Retain)
             }
-            Event::Apply(object) => Some(upsert(Key::from_meta(object.meta()), object)),
+            Event::Apply(object) => {
+                Some(Delta::Upsert(Key::from_meta(object.meta()), object.readable()?))
+            }
             Event::Delete(object) => Some(Delta::Remove(Key::from_meta(object.meta()))),
         }
-    }
-}
-
-fn upsert<K: Resource<DynamicType = ()>>(key: Key, object: Lenient<K>) -> Delta<K> {
-    match object.readable() {
-        Some(object) => Delta::Upsert(key, object),
-        None => Delta::Remove(key),
     }
 }

@@ -53,7 +53,7 @@ impl PodWrite {
 pub(crate) enum WriteOutcome {
     Bound,
     /// The pod as the write left it.
-    Marked(WatchedPod),
+    Marked(Box<WatchedPod>),
     Failed,
 }
 
@@ -106,7 +106,7 @@ impl Writer {
                 let mut note = message.clone();
                 note.truncate(note.floor_char_boundary(LONGEST_NOTE));
                 self.record(pod, EventType::Warning, "FailedScheduling", note);
-                Ok(WriteOutcome::Marked(answer))
+                Ok(WriteOutcome::Marked(answer.into()))
             }
         }
     }
@@ -126,7 +126,8 @@ impl Writer {
                 ..ObjectReference::default()
             },
         };
-        let params = PostParams { field_manager: Some(self.scheduler_name.clone()), dry_run: false };
+        let params =
+            PostParams { field_manager: Some(self.scheduler_name.clone()), dry_run: false };
         let IgnoredAny =
             api.create_subresource("binding", &pod.key.name, &params, &binding).await?;
         Ok(())

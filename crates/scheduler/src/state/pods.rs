@@ -118,7 +118,7 @@ impl ClusterState {
         }
         let is_current = self.pods.get(key).is_some_and(|cached| cached.is_current(watched));
         if !is_current {
-            let Some(mut read) = self.read(watched) else { return self.remove_pod(key) };
+            let Some(mut read) = self.read(watched) else { return };
             // What changed may let it in.
             self.queue.remove(key);
             let old = self.pods.get_mut(key).and_then(|cached| cached.pending.take());
@@ -176,8 +176,7 @@ impl ClusterState {
         let Some(mut cached) = self.detach(key) else { return };
         let (node, spec) = (cached.node().map(Box::<str>::from), Arc::clone(&cached.pod.spec));
         change(&mut cached);
-        let has_changed =
-            node.as_deref() != cached.node() || !Arc::ptr_eq(&spec, &cached.pod.spec);
+        let has_changed = node.as_deref() != cached.node() || !Arc::ptr_eq(&spec, &cached.pod.spec);
         let has_left = node.is_some() && node.as_deref() != cached.node();
         self.attach(key, cached);
         // It may have made room, or be the pod that another wants to be near to.
@@ -272,8 +271,9 @@ impl ClusterState {
                 }
             }
             WriteOutcome::Failed => {
-                let full =
-                    FIRST_BACKOFF.saturating_mul(1 << pending.failures.min(16)).min(LONGEST_BACKOFF);
+                let full = FIRST_BACKOFF
+                    .saturating_mul(1 << pending.failures.min(16))
+                    .min(LONGEST_BACKOFF);
                 pending.failures = pending.failures.saturating_add(1);
                 let is_schedulable = pending.is_schedulable;
                 self.assume(key, None);

@@ -37,14 +37,14 @@ fn pod(name: &str, uid: &str, on: Option<&str>) -> Value {
 fn synced(nodes: &[Value], pods: &[Value]) -> ClusterState {
     let mut state = ClusterState::new("s", Random::seeded(1));
     assert!(!state.is_synced());
-    state.handle(WatchEvent::Namespace(Event::InitDone));
-    state.handle(WatchEvent::Claim(Event::InitDone));
-    state.handle(WatchEvent::Volume(Event::InitDone));
-    state.handle(WatchEvent::StorageClass(Event::InitDone));
-    state.handle(WatchEvent::CsiNode(Event::InitDone));
-    state.handle(WatchEvent::Node(Event::Init));
-    nodes.iter().for_each(|n| state.handle(WatchEvent::Node(Event::InitApply(parse(n)))));
-    state.handle(WatchEvent::Node(Event::InitDone));
+    state.handle(WatchEvent::Namespace(Event::InitDone.into()));
+    state.handle(WatchEvent::Claim(Event::InitDone.into()));
+    state.handle(WatchEvent::Volume(Event::InitDone.into()));
+    state.handle(WatchEvent::StorageClass(Event::InitDone.into()));
+    state.handle(WatchEvent::CsiNode(Event::InitDone.into()));
+    state.handle(WatchEvent::Node(Event::Init.into()));
+    nodes.iter().for_each(|n| state.handle(WatchEvent::Node(Event::InitApply(parse(n)).into())));
+    state.handle(WatchEvent::Node(Event::InitDone.into()));
     assert!(!state.is_synced());
     list_pods(&mut state, pods);
     assert!(state.is_synced());
@@ -52,13 +52,13 @@ fn synced(nodes: &[Value], pods: &[Value]) -> ClusterState {
 }
 
 fn list_pods(state: &mut ClusterState, pods: &[Value]) {
-    state.handle(WatchEvent::Pod(Event::Init));
-    pods.iter().for_each(|p| state.handle(WatchEvent::Pod(Event::InitApply(parse(p)))));
-    state.handle(WatchEvent::Pod(Event::InitDone));
+    state.handle(WatchEvent::Pod(Event::Init.into()));
+    pods.iter().for_each(|p| state.handle(WatchEvent::Pod(Event::InitApply(parse(p)).into())));
+    state.handle(WatchEvent::Pod(Event::InitDone.into()));
 }
 
 fn apply(state: &mut ClusterState, pod: &Value) {
-    state.handle(WatchEvent::Pod(Event::Apply(parse(pod))));
+    state.handle(WatchEvent::Pod(Event::Apply(parse(pod)).into()));
 }
 
 /// Returns the names of pods with their nodes, or with why they have none.
@@ -129,7 +129,7 @@ async fn a_failed_binding_of_a_pod_that_is_gone_or_replaced_changes_nothing() {
     assert_eq!(decided(&again), placed("one", "a"));
     state.complete(&writes[0], WriteOutcome::Failed);
     assert_eq!(cpu_used(&state, "a"), 1000);
-    state.handle(WatchEvent::Pod(Event::Delete(parse(&pod("one", "2", None)))));
+    state.handle(WatchEvent::Pod(Event::Delete(parse(&pod("one", "2", None))).into()));
     state.complete(&again[0], WriteOutcome::Failed);
     assert_eq!((cpu_used(&state, "a"), state.queue.next_due()), (0, None));
 }
@@ -143,12 +143,12 @@ fn an_assumed_pod_that_vanishes_frees_its_node() {
         assert_eq!(decided(&writes)[1], ("two".to_owned(), NO_CPU.to_owned()));
         let marked = pod("two", "2", None);
         let answer: WatchedPod = serde_json::from_str(&marked.to_string()).unwrap();
-        state.complete(&writes[1], WriteOutcome::Marked(answer));
+        state.complete(&writes[1], WriteOutcome::Marked(answer.into()));
         assert!(state.schedule().is_empty());
         if relist {
             list_pods(&mut state, &pods[1..]);
         } else {
-            state.handle(WatchEvent::Pod(Event::Delete(parse(&pods[0]))));
+            state.handle(WatchEvent::Pod(Event::Delete(parse(&pods[0])).into()));
         }
         assert_eq!(decided(&state.schedule()), placed("two", "a"));
     }
@@ -162,10 +162,10 @@ fn a_list_removes_what_it_does_not_name() {
     list_pods(&mut state, &pods[..1]);
     assert_eq!(cpu_used(&state, "a"), 1000);
     assert_eq!(state.pods.len(), 1);
-    state.handle(WatchEvent::Node(Event::Init));
-    state.handle(WatchEvent::Node(Event::InitApply(parse(&node("b", "4")))));
+    state.handle(WatchEvent::Node(Event::Init.into()));
+    state.handle(WatchEvent::Node(Event::InitApply(parse(&node("b", "4"))).into()));
     assert_eq!(state.nodes.len(), 2, "the list is not complete");
-    state.handle(WatchEvent::Node(Event::InitDone));
+    state.handle(WatchEvent::Node(Event::InitDone.into()));
     assert_eq!(state.nodes.keys().map(|name| &**name).collect::<Vec<_>>(), ["b"]);
 }
 
@@ -174,7 +174,7 @@ fn a_binding_to_a_node_that_vanished_before_it_was_sent_is_decided_again() {
     let mut state = synced(&[node("a", "4"), node("b", "1")], &[pod("one", "1", None)]);
     let writes = state.schedule();
     assert_eq!(decided(&writes), placed("one", "a"));
-    state.handle(WatchEvent::Node(Event::Delete(parse(&node("a", "4")))));
+    state.handle(WatchEvent::Node(Event::Delete(parse(&node("a", "4"))).into()));
     assert!(!state.is_still_wanted(&writes[0]));
     assert_eq!(decided(&state.schedule()), placed("one", "b"));
 }
@@ -192,7 +192,7 @@ fn the_condition_is_written_only_when_it_is_news() {
     let closed = json!({"spec": {"unschedulable": true}});
     let mut closed_node = node("a", "1");
     closed_node["spec"] = closed["spec"].clone();
-    state.handle(WatchEvent::Node(Event::Apply(parse(&closed_node))));
+    state.handle(WatchEvent::Node(Event::Apply(parse(&closed_node)).into()));
     let message = "0/1 nodes are available: 1 node(s) were unschedulable.";
     assert_eq!(decided(&state.schedule()), placed("large", message));
 }
@@ -200,18 +200,19 @@ fn the_condition_is_written_only_when_it_is_news() {
 #[test]
 fn a_pod_waits_for_its_claim() {
     let mut claiming = pod("one", "1", None);
-    claiming["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    claiming["spec"]["volumes"] =
+        json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     let mut state = synced(&[node("a", "1")], &[claiming]);
     let writes = state.schedule();
     let message = "0/1 nodes are available: 1 node(s) cannot reach volume n/c.";
     assert_eq!(decided(&writes), placed("one", message));
     let mut answer: WatchedPod = serde_json::from_str(&pod("one", "1", None).to_string()).unwrap();
     answer.metadata.resource_version = Some("2".to_owned());
-    state.complete(&writes[0], WriteOutcome::Marked(answer));
+    state.complete(&writes[0], WriteOutcome::Marked(answer.into()));
     let claim = json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"volumeName": "pv"}});
-    state.handle(WatchEvent::Claim(Event::Apply(parse(&claim))));
+    state.handle(WatchEvent::Claim(Event::Apply(parse(&claim)).into()));
     let volume = json!({"metadata": {"name": "pv"}, "spec": {}});
-    state.handle(WatchEvent::Volume(Event::Apply(parse(&volume))));
+    state.handle(WatchEvent::Volume(Event::Apply(parse(&volume)).into()));
     assert_eq!(decided(&state.schedule()), placed("one", "a"));
 }
 
@@ -222,7 +223,8 @@ fn preferred_affinity_follows_pods_that_come_and_go() {
         pod["metadata"]["labels"] = json!({"app": "x"});
         let term = json!({"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "x"}}});
         let preferred = json!([{"weight": 100, "podAffinityTerm": term}]);
-        pod["spec"]["affinity"] = json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+        pod["spec"]["affinity"] =
+            json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
         pod
     };
     let host = |name: &str| {
@@ -237,7 +239,7 @@ fn preferred_affinity_follows_pods_that_come_and_go() {
     apply(&mut state, &near("two"));
     assert_eq!(decided(&state.schedule()), placed("two", "b"));
     for gone in [&there, &near("one"), &near("two")] {
-        state.handle(WatchEvent::Pod(Event::Delete(parse(gone))));
+        state.handle(WatchEvent::Pod(Event::Delete(parse(gone)).into()));
     }
     apply(&mut state, &near("three"));
     assert_eq!(decided(&state.schedule()), placed("three", "a"), "of equals, the first by name");

@@ -66,9 +66,8 @@ async fn wait_for_event(client: &Client, namespace: &str, pod: &Pod, reason: &st
     let uid = &pod.metadata.uid;
     for _ in 0..600 {
         let all = events.list(&ListParams::default()).await.unwrap();
-        let is_it = |e: &Event| {
-            e.involved_object.uid == *uid && e.reason.as_deref() == Some(reason)
-        };
+        let is_it =
+            |e: &Event| e.involved_object.uid == *uid && e.reason.as_deref() == Some(reason);
         if let Some(event) = all.items.into_iter().find(is_it) {
             return event;
         }
