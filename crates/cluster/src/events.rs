@@ -58,7 +58,18 @@ impl EventRecorder {
     ) where
         K: Resource<DynamicType = ()>,
     {
-        let about = about.object_ref(&());
+        self.record_about(about.object_ref(&()), source, event_type, reason, note);
+    }
+
+    /// Records an event about an object of which only the reference is at hand.
+    pub fn record_about(
+        &self,
+        about: ObjectReference,
+        source: &str,
+        event_type: EventType,
+        reason: &str,
+        note: String,
+    ) {
         let now = self.clock.now();
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name = about.name.as_deref().unwrap_or_default();

@@ -91,7 +91,10 @@ async fn a_pod_that_fits_nowhere_is_told_why_and_gets_a_node_once_there_is_room(
     .await;
     let conditions = refused.status.unwrap().conditions.unwrap();
     let message = conditions.iter().find(|c| c.type_ == "PodScheduled").unwrap().message.clone();
-    assert_eq!(message.unwrap(), "0/1 nodes are available: 1: host port 7000 is taken");
+    assert_eq!(
+        message.unwrap(),
+        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+    );
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete("first", &DeleteParams::default()).await.unwrap();
     until(&client, "second", "ran", |pod| phase(pod) == "Running").await;

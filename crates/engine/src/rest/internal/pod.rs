@@ -1,4 +1,4 @@
-//! What the engine's own scheduler and runtimes do to one pod.
+//! What the engine's own runtimes do to one pod.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::rest::delete::{self, Options};
-use crate::rest::{Call, meta, pods};
+use crate::rest::{Call, meta};
 use crate::status::Answer;
 use apimachinery::resource::split_key;
 
@@ -55,20 +55,6 @@ impl PodRef {
         };
         let (namespace, name) = (Some(&*self.namespace), &*self.name);
         super::change(&self.core, &call.resource, namespace, name, fields, edit).await;
-    }
-
-    /// Gives the pod to a node.
-    pub(crate) async fn bind(&self, node: &str) {
-        let Some(call) = self.call() else { return };
-        let target = json!({"kind": "Node", "name": node});
-        let binding = json!({"metadata": {"uid": &*self.uid}, "target": target});
-        let bound = loop {
-            let bound = pods::bind_to(&call, &self.name, &binding).await;
-            if !super::is_to_try_again(&self.core, &bound).await {
-                break bound;
-            }
-        };
-        self.told("bind", bound);
     }
 
     /// Removes the pod, as whoever ran it does once nothing of it runs any more.
