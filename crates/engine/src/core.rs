@@ -8,8 +8,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::Access;
 use crate::delegate::Delegates;
+use crate::node_proxy::NodeProxy;
 use crate::rest::Addresses;
-use crate::runtime::logs::Logs;
 use crate::store::Store;
 use apimachinery::resource::{Registry, Resource};
 
@@ -24,8 +24,8 @@ pub(crate) struct Core {
     /// Which data directory the engine uses; one that uses none has its own.
     pub(crate) identity: String,
     pub(crate) delegates: Delegates,
-    /// What the containers of pods said.
-    pub(crate) logs: Logs,
+    /// How kubelets are reached; `None`: no node can be.
+    node_proxy: Mutex<Option<Arc<dyn NodeProxy>>>,
     /// The certificate that clients trust.
     pub(crate) ca_pem: String,
     /// What a client has to know.
@@ -55,7 +55,7 @@ impl Core {
             tasks: Mutex::default(),
             identity,
             delegates: Delegates::default(),
-            logs: Logs::default(),
+            node_proxy: Mutex::default(),
             ca_pem: access.ca_pem().to_owned(),
             token: access.token.clone(),
             stopping: watch::Sender::new(false),
@@ -70,6 +70,16 @@ impl Core {
         let (known, said) = (self.token.as_bytes(), said.as_bytes());
         let differs = known.iter().zip(said).fold(0, |differs, (a, b)| differs | (a ^ b));
         known.len() == said.len() && differs == 0
+    }
+
+    /// Returns how kubelets are reached.
+    pub(crate) fn node_proxy(&self) -> Option<Arc<dyn NodeProxy>> {
+        self.node_proxy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets how kubelets are reached.
+    pub(crate) fn set_node_proxy(&self, proxy: Option<Arc<dyn NodeProxy>>) {
+        *self.node_proxy.lock().unwrap_or_else(PoisonError::into_inner) = proxy;
     }
 
     /// Keeps a task until the engine stops.

@@ -12,20 +12,12 @@ pub(crate) fn after(wait: Duration) -> Instant {
     Instant::now() + wait.min(LONGEST)
 }
 
-/// Reads a number of seconds; less than none is none, and too many are the longest wait.
-pub(crate) fn seconds(seconds: i64) -> Duration {
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(LONGEST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn any_number_of_seconds_is_a_wait_with_an_end() {
-        assert_eq!(seconds(-1), Duration::ZERO);
-        assert_eq!(seconds(90), Duration::from_secs(90));
-        assert_eq!(seconds(i64::MAX), LONGEST);
+    fn any_wait_has_an_end() {
         assert!(after(Duration::MAX) > Instant::now());
     }
 }

@@ -19,9 +19,10 @@ mod files;
 pub mod fuzzing;
 mod identity;
 mod keep;
+mod node_proxy;
 mod openapi;
 mod rest;
-pub mod runtime;
+mod run;
 mod schedule;
 mod service;
 mod status;
@@ -35,7 +36,9 @@ use std::sync::Arc;
 
 pub use access::{AccessError, Listening};
 pub use delegate::Delegate;
+pub use node_proxy::{ByteStream, ContainerAddress, LogOptions, NodeProxy, NodeProxyError};
 pub use rest::{Body, Caller};
+pub use run::{RunError, Runtime};
 pub use service::Service;
 pub use store::{History, StoreError};
 
@@ -137,11 +140,13 @@ impl Engine {
     }
 
     /// Schedules and runs pods. Without it pods stay as they are, as with an API server alone.
-    pub async fn run(
-        &self,
-        settings: runtime::Settings,
-    ) -> Result<runtime::Runtime, runtime::RuntimeError> {
-        runtime::start(&self.core, settings).await
+    pub async fn run(&self, settings: kubelet::Settings) -> Result<Runtime, RunError> {
+        run::start(&self.core, self.client(), settings).await
+    }
+
+    /// Sets how the kubelets of nodes are reached; [`Engine::run`] sets the kubelet of this process.
+    pub fn set_node_proxy(&self, proxy: Arc<dyn NodeProxy>) {
+        self.core.set_node_proxy(Some(proxy));
     }
 
     /// Listens on an address, with TLS and the token. Port 0 takes a free one.

@@ -191,7 +191,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
             true,
         ) => read::answer(call),
         (&Method::GET, Some(Sub::Scale), true) => scale::read(call),
-        (&Method::GET, Some(Sub::Log), true) => logs::answer(call),
+        (&Method::GET, Some(Sub::Log), true) => logs::answer(call).await,
         (&Method::POST, None, false) => create::answer(call).await,
         (&Method::POST, Some(Sub::Binding), true) => pods::bind(call).await,
         (&Method::POST, Some(Sub::Eviction), true) => pods::evict(call).await,

@@ -1,4 +1,4 @@
-//! What the engine's own scheduler and runtimes do to one pod.
+//! What the engine's own scheduler does to one pod.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::keep::split;
-use crate::rest::delete::{self, Options};
 use crate::rest::{Call, meta, pods};
 use crate::status::Answer;
 
@@ -38,13 +37,6 @@ impl PodRef {
         Some(Call::internal(&self.core, pods, Some(&self.namespace), Some(&self.name)))
     }
 
-    /// Gives the pod as it is now, if it still is this one.
-    pub(crate) fn get(&self) -> Option<Value> {
-        let call = self.call()?;
-        let pod = call.found().ok()?;
-        (meta::text(&pod, "uid") == &*self.uid).then_some(pod)
-    }
-
     /// Changes the pod, if it is still there. `edit` sees and changes its metadata and these fields.
     pub(crate) async fn change(&self, fields: &[&str], edit: impl Fn(&mut Value)) {
         let Some(call) = self.call() else { return };
@@ -69,20 +61,6 @@ impl PodRef {
             }
         };
         self.told("bind", bound);
-    }
-
-    /// Removes the pod, as whoever ran it does once nothing of it runs any more.
-    pub(crate) async fn remove(&self) {
-        let Some(call) = self.call() else { return };
-        let uid = Some(self.uid.to_string());
-        let options = Options { uid, grace: Some(0), ..Options::default() };
-        let removed = loop {
-            let removed = delete::delete(&call, &self.name, &options).await.map(drop);
-            if !super::is_to_try_again(&self.core, &removed).await {
-                break removed;
-            }
-        };
-        self.told("remove", removed);
     }
 
     fn told(&self, what: &str, done: Answer<()>) {

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::api::{DeleteParams, LogParams};
-use plimsoll_engine::runtime::{Local, Settings};
+use kubelet::{Local, Settings};
 use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -192,6 +192,7 @@ async fn a_real_docker_lets_a_container_say_goodbye() {
     let play = "trap 'echo bye; exit 0' TERM; echo hello; sleep 1000 & wait";
     let container = json!({"name": "c", "image": image, "command": ["sh", "-c", play]});
     machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    machine.until_phase("a", "Running").await;
     while machine.logs("a").await != "hello\n" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
