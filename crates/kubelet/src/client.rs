@@ -7,8 +7,10 @@ use cluster::{EventRecorder, EventType, Lenient};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EventSource, ObjectReference, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use process::Clock;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::pods::PodEntry;
@@ -51,30 +53,31 @@ impl PodHandle {
         Api::namespaced(self.client.client.clone(), &self.entry.key.namespace)
     }
 
-    /// Writes the status that `status` makes of the latest pod; `None`, or the status that was written last: nothing is sent.
-    /// Returns when the API server has it, the pod is gone, or the kubelet stops.
+    /// Writes the status that `status` makes of the latest pod and of what was written last; `None`, or the same again: nothing
+    /// is sent. Returns when the API server has it, the pod is gone, or the kubelet stops.
     pub(crate) async fn write_status(
         &self,
-        status: impl Fn(&Pod, Timestamp) -> Option<Value> + Sync,
+        status: impl Fn(&Pod, Option<&Value>, Timestamp) -> Option<Value> + Sync,
     ) {
+        // Statuses stay in order.
         let mut written = self.entry.written.lock().await;
-        let (status, last) = (&status, &mut *written);
+        let (status, last) = (&status, &*written);
         let mut sent = None;
         let attempt = || {
-            let wanted = status(&self.latest(), self.client.clock.now());
-            let is_known = wanted.as_ref().is_none_or(|wanted| last.as_ref() == Some(wanted));
+            let wanted = status(&self.latest(), last.as_ref(), self.client.clock.now());
+            let wanted = wanted.filter(|wanted| last.as_ref() != Some(wanted));
             sent.clone_from(&wanted);
             async move {
                 match wanted {
-                    Some(wanted) if !is_known => self.patch_status(wanted).await,
-                    Some(_) | None => Ok(Written::Done),
+                    Some(wanted) => self.patch_status(wanted).await,
+                    None => Ok(Written::Done),
                 }
             }
         };
-        let outcome =
-            self.client.retry.until_written("write a pod's status", &self.entry.key, attempt).await;
+        let what = "write a pod's status";
+        let outcome = self.client.retry.until_written(what, &self.entry.key, attempt).await;
         if outcome == Some(Written::Done) && sent.is_some() {
-            *last = sent;
+            *written = sent;
         }
     }
 
@@ -82,13 +85,21 @@ impl PodHandle {
         let patch = json!({"metadata": {"uid": &*self.entry.uid}, "status": status});
         let params =
             PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
+        let pods = Request::new(Pod::url_path(&(), Some(&self.entry.key.namespace)));
         let name = &self.entry.key.name;
-        match self.api().patch_status(name, &params, &Patch::Strategic(patch)).await {
-            Ok(answer) => {
-                self.keep(answer);
-                Ok(Written::Done)
-            }
+        let request = pods.patch_subresource("status", name, &params, &Patch::Strategic(patch));
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        // The watch delivers the answer, too.
+        match self.client.client.request::<IgnoredAny>(request).await {
+            Ok(_) => Ok(Written::Done),
             Err(error) => self.unless_gone(error).await,
+        }
+    }
+
+    /// Reads the pod, if it still is this one.
+    pub(crate) async fn refresh(&self) {
+        if let Ok(Some(Lenient::Object(pod))) = self.api().get_opt(&self.entry.key.name).await {
+            self.keep(pod);
         }
     }
 
@@ -120,17 +131,17 @@ impl PodHandle {
         }
         match self.api().get_opt(&self.entry.key.name).await? {
             Some(pod) if pod.meta().uid.as_deref() == Some(&*self.entry.uid) => {
-                self.keep(pod);
+                if let Lenient::Object(pod) = pod {
+                    self.keep(pod);
+                }
                 Err(error)
             }
             Some(_) | None => Ok(Written::Gone),
         }
     }
 
-    fn keep(&self, answer: Lenient<Pod>) {
-        if let Lenient::Object(pod) = answer
-            && pod.metadata.uid.as_deref() == Some(&*self.entry.uid)
-        {
+    fn keep(&self, pod: Pod) {
+        if pod.metadata.uid.as_deref() == Some(&*self.entry.uid) {
             self.entry.update(Arc::new(pod));
         }
     }

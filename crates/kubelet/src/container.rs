@@ -206,6 +206,8 @@ impl ContainerRunner {
         self.set(|container| {
             container.run(id, since);
             (container.is_started, container.is_ready) = Prober::initial(&self.container);
+            // An init container is ready when it is done.
+            container.is_ready &= container.role != Role::Init;
         });
         let waits = self.role == Role::Sidecar && self.container.startup_probe.is_some();
         let first = self.first.take().filter(|_| waits);

@@ -66,6 +66,8 @@ pub struct Settings {
 pub struct Local {
     /// The name of the node.
     pub node: String,
+    /// Labels that the node is registered with, besides the usual ones.
+    pub labels: BTreeMap<String, String>,
     /// Taints that the node is registered with.
     pub taints: Vec<Taint>,
     /// Renews the node's Lease, so that a node lifecycle controller keeps the node Ready.
@@ -95,6 +97,7 @@ impl Local {
     pub fn new(launcher: Launcher) -> Self {
         Self {
             node: LOCAL_NODE.to_owned(),
+            labels: BTreeMap::new(),
             taints: Vec::new(),
             lease: true,
             launcher,

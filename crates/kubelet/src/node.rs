@@ -1,5 +1,6 @@
 //! Our nodes: their registration, capacity and status.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster::Key;
@@ -43,6 +44,7 @@ struct Registration<'a> {
     name: String,
     address: String,
     capacity: Capacity,
+    labels: Option<&'a BTreeMap<String, String>>,
     taints: &'a [Taint],
     is_simulated: bool,
     /// The port of the HTTP API.
@@ -58,6 +60,7 @@ pub(crate) async fn register_all(machine: &Machine) {
             name: simulated_name(number),
             address: simulated_address(number),
             capacity: simulated.capacity.clone(),
+            labels: None,
             taints: &[],
             is_simulated: true,
             port: None,
@@ -77,6 +80,7 @@ pub(crate) async fn register_local(machine: &Machine) {
         name: local.node.clone(),
         address: local.address.to_string(),
         capacity: local.capacity.clone().unwrap_or_else(this_machine),
+        labels: Some(&local.labels),
         taints: &local.taints,
         is_simulated: false,
         port: machine.port,
@@ -126,6 +130,9 @@ impl Registration<'_> {
         let mut labels = json!({
             "kubernetes.io/hostname": self.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": arch(),
         });
+        for (name, value) in self.labels.into_iter().flatten() {
+            labels[name] = value.as_str().into();
+        }
         if self.is_simulated {
             labels[SIMULATED_LABEL] = "true".into();
         }

@@ -54,7 +54,7 @@ async fn write_all(
     while desired.changed().await.is_ok() {
         let Numbered { number, state } = desired.borrow_and_update().clone();
         if let Some(state) = state {
-            pod.write_status(|pod, now| Some(state.patch(pod, now))).await;
+            pod.write_status(|pod, last, now| Some(state.patch(pod, last, now))).await;
         }
         written.send_replace(number);
     }

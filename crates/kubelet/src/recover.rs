@@ -21,7 +21,9 @@ pub(crate) async fn restarted(pod: &PodHandle) {
 /// Lets a pod fail that nothing runs any more, unless it has ended.
 pub(crate) async fn fail(pod: &PodHandle, reason: &str, message: &str) {
     pod.event(None, EventType::Warning, reason, message);
-    pod.write_status(|pod, now| failed(pod, reason, message, now)).await;
+    // Its own writes may not have come back yet.
+    pod.refresh().await;
+    pod.write_status(|pod, _, now| failed(pod, reason, message, now)).await;
 }
 
 /// Returns the status of a pod that fails as a strategic merge patch; `None`: it has ended.

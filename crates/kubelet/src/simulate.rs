@@ -68,7 +68,7 @@ async fn live(machine: &Machine, object: &PodHandle, pod: &Arc<Pod>) -> std::con
     let mut state = PodState::new(pod, clock.now(), &machine.node_address(node), &ip);
     loop {
         start(&mut state, clock.now(), &object.entry.uid);
-        object.write_status(|pod, now| Some(state.patch(pod, now))).await;
+        object.write_status(|pod, last, now| Some(state.patch(pod, last, now))).await;
         let played = simulated.simulation.as_ref().and_then(|s| s.play(pod));
         let Some(played) = played else { break };
         let code = played.await;
@@ -77,7 +77,7 @@ async fn live(machine: &Machine, object: &PodHandle, pod: &Arc<Pod>) -> std::con
         }
     }
     if state.phase != Phase::Running {
-        object.write_status(|pod, now| Some(state.patch(pod, now))).await;
+        object.write_status(|pod, last, now| Some(state.patch(pod, last, now))).await;
     }
     std::future::pending().await
 }

@@ -112,8 +112,9 @@ impl PodState {
         }
     }
 
-    /// Returns the status as a strategic merge patch of that of `pod`: conditions of other components stay.
-    pub(crate) fn patch(&self, pod: &Pod, now: Timestamp) -> Value {
+    /// Returns the status as a strategic merge patch of that of `pod`: conditions of other components stay. `last` is the status
+    /// that was written last, which `pod` may not have yet.
+    pub(crate) fn patch(&self, pod: &Pod, last: Option<&Value>, now: Timestamp) -> Value {
         let list = |wanted: fn(Role) -> bool| -> Vec<Value> {
             self.containers.iter().filter(|c| wanted(c.role)).map(ContainerState::json).collect()
         };
@@ -122,7 +123,7 @@ impl PodState {
             "hostIP": self.host_ip, "hostIPs": [{"ip": self.host_ip}],
             "podIP": self.pod_ip, "podIPs": [{"ip": self.pod_ip}],
             "containerStatuses": list(|role| role == Role::Main),
-            "conditions": self.conditions(pod, now),
+            "conditions": self.conditions(pod, last, now),
         });
         let init = list(|role| role != Role::Main);
         if !init.is_empty() {
@@ -131,7 +132,7 @@ impl PodState {
         status
     }
 
-    fn conditions(&self, pod: &Pod, now: Timestamp) -> Vec<Value> {
+    fn conditions(&self, pod: &Pod, last: Option<&Value>, now: Timestamp) -> Vec<Value> {
         let unready: Vec<&str> = self
             .containers
             .iter()
@@ -161,7 +162,7 @@ impl PodState {
             ("Ready", not_ready.clone()),
             ("ContainersReady", not_ready),
         ];
-        all.into_iter().map(|(kind, why)| condition(pod, kind, why, now)).collect()
+        all.into_iter().map(|(kind, not)| condition(pod, last, kind, not, now)).collect()
     }
 
     /// Names the init containers that have not ended well, and the sidecars that have not started.
@@ -178,14 +179,25 @@ impl PodState {
 /// Returns a condition that is False for a reason, or True. One whose status has not changed keeps its transition time.
 fn condition(
     pod: &Pod,
+    last: Option<&Value>,
     kind: &str,
     not: Option<(&'static str, Option<String>)>,
     now: Timestamp,
 ) -> Value {
     let status = if not.is_none() { "True" } else { "False" };
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let same = conditions.into_iter().find(|c| c.type_ == kind && c.status == status);
-    let since = same.and_then(|c| c.last_transition_time.as_ref()).map_or(now, |since| since.0);
+    let since = match last.and_then(|last| last["conditions"].as_array()) {
+        Some(written) => {
+            let same = written.iter().find(|c| c["type"] == kind && c["status"] == status);
+            same.map(|condition| condition["lastTransitionTime"].clone())
+        }
+        None => {
+            let conditions =
+                pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let same = conditions.into_iter().find(|c| c.type_ == kind && c.status == status);
+            same.and_then(|c| c.last_transition_time.as_ref()).map(|since| time(since.0))
+        }
+    };
+    let since = since.unwrap_or_else(|| time(now));
     let (reason, message) = match not {
         Some((reason, message)) => (Some(reason), message),
         None => (None, None),
@@ -193,7 +205,7 @@ fn condition(
     // A merge keeps what it does not name.
     json!({
         "type": kind, "status": status, "reason": reason, "message": message,
-        "lastProbeTime": null, "lastTransitionTime": time(since),
+        "lastProbeTime": null, "lastTransitionTime": since,
     })
 }
 

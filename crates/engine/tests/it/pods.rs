@@ -2,12 +2,17 @@
 
 mod docker;
 mod endings;
+mod faults;
+mod hooks;
 mod kubectl;
 mod networks;
 mod panics;
 mod probes;
 mod processes;
 mod programs;
+mod real;
+mod server;
+mod states;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

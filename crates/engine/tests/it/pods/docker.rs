@@ -204,3 +204,17 @@ async fn a_real_docker_lets_a_container_say_goodbye() {
     assert_eq!(said, "hello\nbye\n");
     machine.until_gone("a").await;
 }
+
+#[tokio::test]
+async fn a_real_docker_runs_hooks_inside_the_container() {
+    let Some((socket, image)) = real() else { return };
+    let machine = machine(Local { docker: Some(socket), ..local() }).await;
+    let wait = "while ! test -f /hooked; do sleep 0.1; done; cat /hooked";
+    let hook = json!({"exec": {"command": ["sh", "-c", "echo hooked > /hooked.new; mv /hooked.new /hooked"]}});
+    let container = json!({
+        "name": "c", "image": image, "args": ["sh", "-c", wait], "lifecycle": {"postStart": hook},
+    });
+    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    machine.until_phase("a", "Succeeded").await;
+    assert_eq!(machine.logs("a").await, "hooked\n");
+}
