@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::{EventRecorder, EventType, Key, error};
-use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Binding, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource as _};
@@ -166,6 +166,7 @@ impl Writer {
             uid: Some(pod.uid.to_string()),
             ..ObjectReference::default()
         };
-        self.events.record_about(about, &self.scheduler_name, event_type, reason, note);
+        let source = EventSource { component: Some(self.scheduler_name.clone()), host: None };
+        self.events.record_from(about, source, event_type, reason, note);
     }
 }

@@ -19,7 +19,7 @@ use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
     // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
-    let _ = engine::runtime::allow_for_ordinary_users();
+    let _ = kubelet::allow_for_ordinary_users();
     crate::give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(up(args))?;

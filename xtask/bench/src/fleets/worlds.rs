@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use engine::runtime::{self, Simulated};
-use engine::{Engine, Settings};
+use engine::{Engine, Runtime, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
+use kubelet::Simulated;
 use process::{Clock, Supervisor};
 use serde_json::json;
 use serve::admission;
@@ -41,7 +41,7 @@ pub(crate) struct World {
 
 /// What must live as long as the world.
 enum Kept {
-    Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
+    Embedded { engine: Engine, runtime: Runtime, _data: Folder },
     Real { _cluster: Cluster },
 }
 
@@ -62,7 +62,7 @@ impl World {
             ..Simulated::default()
         };
         let settings =
-            runtime::Settings { simulated: Some(played), ..runtime::Settings::default() };
+            kubelet::Settings { simulated: Some(played), ..kubelet::Settings::default() };
         let runtime = engine.run(settings).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(controllers(ours));
