@@ -9,6 +9,7 @@
 
 mod access;
 mod bootstrap;
+mod controllers;
 mod core;
 mod deadline;
 mod definitions;
@@ -18,7 +19,6 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
-mod controllers;
 mod listen;
 mod node_proxy;
 mod openapi;
@@ -45,8 +45,8 @@ pub use store::{History, StoreError};
 
 use access::Access;
 use process::{Clock, Random, Supervisor};
-use tokio::sync::watch;
 use store::Store;
+use tokio::sync::watch;
 
 /// How an API server is set up.
 #[derive(Clone, Debug)]

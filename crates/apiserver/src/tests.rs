@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower::Service as _;
 
 use crate::store::{Body, History, Store, Write};
-use crate::{Clock, Engine, Settings};
+use crate::{ApiServer, Clock, Settings};
 
 /// Nests objects deeper than anyone reads.
 fn deep() -> Value {
@@ -26,7 +26,7 @@ async fn store(dir: &std::path::Path, objects: &[(&str, &str, Value)]) {
 }
 
 /// Sends a request, and gives the code, the body and the warnings.
-async fn send(engine: &Engine, method: &str, path: &str, body: &str) -> (u16, String, String) {
+async fn send(engine: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let request = Request::builder().method(method).uri(path);
     let request = request.header("content-type", "application/merge-patch+json");
     let body = Full::new(bytes::Bytes::from(body.to_owned()));
@@ -54,7 +54,7 @@ async fn an_object_that_cannot_be_read_neither_hides_the_others_nor_stops_the_st
         (CRDS, "deeps.example.dev", definition),
     ];
     store(dir.path(), &objects).await;
-    let engine = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+    let engine = ApiServer::open(Settings::in_directory(dir.path())).await.unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
     for form in [maps.to_owned(), format!("{maps}?fieldSelector=metadata.name!=other")] {
         let (code, list, warnings) = send(&engine, "GET", &form, "").await;
@@ -98,7 +98,7 @@ async fn an_object_that_is_larger_than_the_limit_is_read_made_smaller_and_delete
     let status = json!({"images": [{"names": [large]}], "volumesInUse": [large, large]});
     let node = json!({"metadata": metadata, "spec": {}, "status": status});
     store(dir.path(), &[("nodes", "large", node)]).await;
-    let engine = Engine::open(Settings::in_directory(dir.path())).await.unwrap();
+    let engine = ApiServer::open(Settings::in_directory(dir.path())).await.unwrap();
     let (code, read, _) = send(&engine, "GET", NODE, "").await;
     assert!(code == 200 && read.len() > 12 << 20);
     let larger = r#"{"status":{"nodeInfo":{"kernelVersion":"x"}}}"#;

@@ -10,18 +10,17 @@ pub(crate) use status::replace;
 use std::sync::Arc;
 
 use api::agones::{COMPAT_ANNOTATION, FLEET_LABEL, GameServerSet};
-use cluster::{CachedGameServer, Error, Key, RequeueAt, enqueue_into};
+use cluster::{CachedGameServer, Caches, Error, Key, RequeueAt, Subscription, enqueue_into};
 use decide::fleet::{Limits, Mode};
 use decide::gameserver::GameServer;
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::stores::Stores;
 
 /// Has a set looked at when it or one of its game servers changes.
-pub(crate) fn watch(cx: &Arc<Context>) {
+pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
-    cx.stores.sets.subscribe(move |old, new| {
+    let sets = cx.caches.sets.subscribe(move |old, new| {
         let Some(set) = new else {
             old.map(|set| Key::from_meta(&set.metadata)).into_iter().for_each(|key| {
                 size(key.clone());
@@ -39,7 +38,7 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         }
     });
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
-    cx.stores.servers.subscribe(move |old, new| {
+    let servers = cx.caches.servers.subscribe(move |old, new| {
         let Some(set) = new.or(old).and_then(|server| set_of(server)) else { return };
         let view = |server: &Arc<CachedGameServer>| Arc::clone(&server.view);
         if changes_size(old.map(view).as_deref(), new.map(view).as_deref()) {
@@ -47,6 +46,7 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         }
         sums(set);
     });
+    vec![sets, servers]
 }
 
 /// Works on sets for as long as it is polled.
@@ -61,16 +61,16 @@ pub(crate) async fn run(cx: Arc<Context>) {
 
 /// Looks at one set and makes it as large as it should be.
 async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
-    let Some(set) = cx.stores.sets.get(&key) else {
+    let Some(set) = cx.caches.sets.get(&key) else {
         cx.kept.forget(&key);
         return Ok(None);
     };
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
-    let servers = cx.stores.servers.owned(uid, |server| Arc::clone(&server.view));
-    let mode = mode(&set, &cx.stores);
+    let servers = cx.caches.servers.owned(uid, |server| Arc::clone(&server.view));
+    let mode = mode(&set, &cx.caches);
     let view = set.view(mode);
     let (pass, marked) = {
-        let nodes = cx.stores.occupancy();
+        let nodes = cx.nodes.occupancy();
         let limits = Limits::of(mode);
         let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, cx.clock.now());
         (pass, act::overflow(&set, &view, &servers, &nodes))
@@ -88,10 +88,10 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
 }
 
 /// Whose results a set gets: its fleet's, or its own where it has none.
-fn mode(set: &GameServerSet, stores: &Stores) -> Mode {
+fn mode(set: &GameServerSet, caches: &Caches) -> Mode {
     let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let fleet = fleet.and_then(|name| stores.fleets.get(&Key::new(namespace, name.as_str())));
+    let fleet = fleet.and_then(|name| caches.fleets.get(&Key::new(namespace, name.as_str())));
     let own = set.metadata.annotations.as_ref().and_then(|a| a.get(COMPAT_ANNOTATION));
     match (fleet, own.map(String::as_str)) {
         (Some(fleet), _) => fleet.mode(),

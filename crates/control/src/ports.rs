@@ -5,12 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use api::agones::GameServer;
-use cluster::{CachedGameServer, Key};
+use cluster::{CachedGameServer, CachedPod, Caches, Key};
 use decide::gameserver::ports::{self, Holder, Port, Ports};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::pod::Pod;
-use crate::stores::Stores;
 
 /// How long a port is passed over that a stranger was found to have.
 const PASSED_OVER_FOR: SignedDuration = SignedDuration::from_mins(5);
@@ -51,10 +48,10 @@ impl HostPorts {
     /// Begins with the nodes, servers and pods that are there.
     pub(crate) fn seeded(
         ranges: &BTreeMap<String, RangeInclusive<u16>>,
-        stores: &Stores,
+        caches: &Caches,
         servers: &[Arc<CachedGameServer>],
     ) -> Self {
-        let nodes: Vec<Arc<str>> = stores
+        let nodes: Vec<Arc<str>> = caches
             .nodes
             .all()
             .iter()
@@ -63,7 +60,7 @@ impl HostPorts {
             .collect();
         let mut holders: BTreeMap<&str, Vec<Holder>> = BTreeMap::new();
         for server in servers {
-            let pod = stores.pods.get(&Key::from_meta(&server.object.metadata));
+            let pod = caches.pods.get(&Key::from_meta(&server.object.metadata));
             let pod =
                 pod.filter(|pod| cluster::owner(&**pod) == server.object.metadata.uid.as_deref());
             for (range, holder) in held(&server.object, pod.as_deref()) {
@@ -86,7 +83,7 @@ impl HostPorts {
     pub(crate) fn pick_again(
         &mut self,
         server: &GameServer,
-        pod: &Pod,
+        pod: &CachedPod,
         now: Timestamp,
     ) -> Result<(), Timestamp> {
         let uid = server.metadata.uid.as_deref().unwrap_or_default();
@@ -103,7 +100,7 @@ impl HostPorts {
     }
 
     /// Passes the ports of a server over for a while: a stranger has them.
-    pub(crate) fn avoid(&mut self, server: &GameServer, pod: Option<&Pod>, now: Timestamp) {
+    pub(crate) fn avoid(&mut self, server: &GameServer, pod: Option<&CachedPod>, now: Timestamp) {
         let until = now.saturating_add(PASSED_OVER_FOR).unwrap_or(Timestamp::MAX);
         for (range, holder) in held(server, pod) {
             if let Some(ports) = self.ranges.get_mut(&*range) {
@@ -126,7 +123,7 @@ impl HostPorts {
     pub(crate) fn assign(
         &mut self,
         server: &GameServer,
-        pod: Option<&Pod>,
+        pod: Option<&CachedPod>,
     ) -> Result<Vec<Port>, PortsError> {
         if let Some(found) = has_all(server).or_else(|| from_pod(server, pod?)) {
             return Ok(found);
@@ -155,7 +152,7 @@ impl HostPorts {
     }
 
     /// Notes the ports that a server turned out to have.
-    pub(crate) fn take_over(&mut self, server: &GameServer, pod: &Pod) {
+    pub(crate) fn take_over(&mut self, server: &GameServer, pod: &CachedPod) {
         for (range, holder) in held(server, Some(pod)) {
             if let Some(ports) = self.ranges.get_mut(&*range) {
                 ports.take_over(&holder);
@@ -171,7 +168,7 @@ impl HostPorts {
 }
 
 /// Whether other host ports can be picked for a server that has a pod: it has some of ours, and does not say so yet.
-pub(crate) fn can_change(server: &GameServer, pod: &Pod) -> bool {
+pub(crate) fn can_change(server: &GameServer, pod: &CachedPod) -> bool {
     has_all(server).is_none()
         && from_pod(server, pod).is_some_and(|ports| ports.iter().any(|p| p.policy.needs_port()))
 }
@@ -187,7 +184,7 @@ fn has_all(server: &GameServer) -> Option<Vec<Port>> {
 }
 
 /// The ports of a server whose pod was made with them, and which does not say so yet.
-fn from_pod(server: &GameServer, pod: &Pod) -> Option<Vec<Port>> {
+fn from_pod(server: &GameServer, pod: &CachedPod) -> Option<Vec<Port>> {
     let found = pod.host_ports()?;
     let mut all = server.spec.ports_view();
     let needing = all.iter().filter(|port| port.policy.needs_port()).count();
@@ -213,7 +210,7 @@ pub(crate) fn found(before: &GameServer, after: &[Port]) -> Vec<u16> {
 }
 
 /// What a server holds in each range.
-fn held(server: &GameServer, pod: Option<&Pod>) -> Vec<(Arc<str>, Holder)> {
+fn held(server: &GameServer, pod: Option<&CachedPod>) -> Vec<(Arc<str>, Holder)> {
     let known = has_all(server).or_else(|| from_pod(server, pod?));
     let mut by_range: BTreeMap<Arc<str>, BTreeSet<u16>> = BTreeMap::new();
     for port in known.into_iter().flatten() {

@@ -13,7 +13,8 @@ mod run;
 use std::ops::Deref;
 
 pub use apiserver::{
-    AccessError, Body, Caller, Delegate, History, Listening, OpenError, Service, Settings, StoreError,
+    AccessError, Body, Caller, Delegate, History, Listening, OpenError, Service, Settings,
+    StoreError,
 };
 pub use run::{RunError, Runtime};
 

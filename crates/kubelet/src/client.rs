@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::error::status_code;
-use cluster::{EventRecorder, EventType, Lenient};
+use cluster::{EventRecorder, EventType, Undecoded};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EventSource, ObjectReference, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -49,7 +49,7 @@ impl PodHandle {
         self.entry.latest()
     }
 
-    fn api(&self) -> Api<Lenient<Pod>> {
+    fn api(&self) -> Api<Undecoded<Pod>> {
         Api::namespaced(self.client.client.clone(), &self.entry.key.namespace)
     }
 
@@ -98,8 +98,8 @@ impl PodHandle {
 
     /// Reads the pod, if it still is this one.
     pub(crate) async fn refresh(&self) {
-        if let Ok(Some(Lenient::Object(pod))) = self.api().get_opt(&self.entry.key.name).await {
-            self.keep(pod);
+        if let Ok(Some(pod)) = self.api().get_opt(&self.entry.key.name).await {
+            pod.decode().into_iter().for_each(|pod| self.keep(pod));
         }
     }
 
@@ -131,9 +131,7 @@ impl PodHandle {
         }
         match self.api().get_opt(&self.entry.key.name).await? {
             Some(pod) if pod.meta().uid.as_deref() == Some(&*self.entry.uid) => {
-                if let Lenient::Object(pod) = pod {
-                    self.keep(pod);
-                }
+                pod.decode().into_iter().for_each(|pod| self.keep(pod));
                 Err(error)
             }
             Some(_) | None => Ok(Written::Gone),

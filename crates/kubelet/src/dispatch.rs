@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Key, Lenient};
+use cluster::{Key, Undecoded};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -24,7 +24,7 @@ use crate::simulate;
 
 pub(crate) use tasks::{DesiredState, Task};
 
-type Watch<K> = BoxStream<'static, Event<Lenient<K>>>;
+type Watch<K> = BoxStream<'static, Event<Undecoded<K>>>;
 
 /// Runs the pods of our nodes.
 pub(crate) struct Dispatcher {
@@ -36,7 +36,7 @@ pub(crate) struct Dispatcher {
     /// Pods that are bound to a node that is not ours, and may become ours.
     elsewhere: BTreeMap<Key, Arc<Pod>>,
     /// The pods of the present initial list.
-    listed: Vec<Lenient<Pod>>,
+    listed: Vec<Undecoded<Pod>>,
     /// The nodes of the present initial list.
     listed_nodes: BTreeSet<String>,
     /// Told once the pods of the first list are taken over.
@@ -143,7 +143,7 @@ impl Dispatcher {
         self.tasks.spawn(async move { node::register_local(&machine).await });
     }
 
-    fn node_event(&mut self, event: Event<Lenient<Node>>) {
+    fn node_event(&mut self, event: Event<Undecoded<Node>>) {
         match event {
             Event::Init => self.listed_nodes.clear(),
             Event::InitApply(node) => {
@@ -168,8 +168,8 @@ impl Dispatcher {
     }
 
     /// Notes a node. Any node with the label is simulated.
-    fn node(&mut self, node: Lenient<Node>) {
-        let Some(node) = node.readable() else { return };
+    fn node(&mut self, node: Undecoded<Node>) {
+        let Some(node) = node.decode() else { return };
         let name = node.metadata.name.clone().unwrap_or_default();
         let labels = node.metadata.labels.as_ref();
         if labels.is_none_or(|labels| labels.get(SIMULATED_LABEL).is_none_or(|v| v != "true")) {
@@ -199,13 +199,13 @@ impl Dispatcher {
         bound.into_iter().for_each(|pod| self.pod(pod));
     }
 
-    fn pod_event(&mut self, event: Event<Lenient<Pod>>) {
+    fn pod_event(&mut self, event: Event<Undecoded<Pod>>) {
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(pod) => self.listed.push(pod),
             Event::InitDone => self.pods_listed(),
             Event::Apply(pod) => {
-                if let Some(pod) = pod.readable() {
+                if let Some(pod) = pod.decode() {
                     self.pod(Arc::new(pod));
                 }
             }
@@ -227,7 +227,7 @@ impl Dispatcher {
         gone.iter().for_each(|(key, uid)| self.pod_gone(key, uid));
         self.machine.pods.retain(|uid| uids.contains(uid));
         self.elsewhere.retain(|_, pod| pod.metadata.uid.as_ref().is_some_and(|u| uids.contains(u)));
-        let pods = listed.into_iter().filter_map(Lenient::readable).map(Arc::new);
+        let pods = listed.into_iter().filter_map(|pod| pod.decode()).map(Arc::new);
         match self.ready.take() {
             Some(ready) => self.take_over(pods.collect(), ready),
             None => pods.for_each(|pod| self.pod(pod)),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cluster::{Key, Lenient, watch};
+use cluster::{Key, Undecoded, watch};
 use futures::stream::{BoxStream, select_all};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim};
@@ -15,13 +15,13 @@ use crate::watched_pod::WatchedPod;
 
 /// An event of one of the watches.
 pub(crate) enum WatchEvent {
-    Pod(Box<Event<Lenient<WatchedPod>>>),
-    Node(Box<Event<Lenient<Node>>>),
-    Namespace(Box<Event<Lenient<Namespace>>>),
-    Claim(Box<Event<Lenient<PersistentVolumeClaim>>>),
-    Volume(Box<Event<Lenient<PersistentVolume>>>),
-    StorageClass(Box<Event<Lenient<StorageClass>>>),
-    CsiNode(Box<Event<Lenient<CSINode>>>),
+    Pod(Box<Event<Undecoded<WatchedPod>>>),
+    Node(Box<Event<Undecoded<Node>>>),
+    Namespace(Box<Event<Undecoded<Namespace>>>),
+    Claim(Box<Event<Undecoded<PersistentVolumeClaim>>>),
+    Volume(Box<Event<Undecoded<PersistentVolume>>>),
+    StorageClass(Box<Event<Undecoded<StorageClass>>>),
+    CsiNode(Box<Event<Undecoded<CSINode>>>),
 }
 
 /// Watches everything that scheduling depends on, without end.
@@ -43,7 +43,7 @@ pub(crate) fn watch_all(
 fn watch_kind<K>(
     client: &Client,
     random: &Random,
-    wrap: fn(Box<Event<Lenient<K>>>) -> WatchEvent,
+    wrap: fn(Box<Event<Undecoded<K>>>) -> WatchEvent,
 ) -> BoxStream<'static, WatchEvent>
 where
     K: Resource<DynamicType = ()>
@@ -54,7 +54,7 @@ where
         + Sync
         + 'static,
 {
-    let api: Api<Lenient<K>> = Api::all(client.clone());
+    let api: Api<Undecoded<K>> = Api::all(client.clone());
     watch(api, watcher::Config::default(), random.clone())
         .map(move |event| wrap(Box::new(event)))
         .boxed()
@@ -85,9 +85,9 @@ impl ListTracker {
     }
 
     /// Returns what an event means, if it means anything. An object that cannot be decoded is skipped: its last known state stays.
-    pub(crate) fn delta<K>(&mut self, event: Event<Lenient<K>>) -> Option<Delta<K>>
+    pub(crate) fn delta<K>(&mut self, event: Event<Undecoded<K>>) -> Option<Delta<K>>
     where
-        K: Resource<DynamicType = ()>,
+        K: Resource<DynamicType = ()> + serde::de::DeserializeOwned,
     {
         match event {
             Event::Init => {
@@ -97,14 +97,14 @@ impl ListTracker {
             Event::InitApply(object) => {
                 let key = Key::from_meta(object.meta());
                 self.listed.get_or_insert_default().insert(key.clone());
-                Some(Delta::Upsert(key, object.readable()?))
+                Some(Delta::Upsert(key, object.decode()?))
             }
             Event::InitDone => {
                 self.is_synced = true;
                 self.listed.take().map(Delta::Retain)
             }
             Event::Apply(object) => {
-                Some(Delta::Upsert(Key::from_meta(object.meta()), object.readable()?))
+                Some(Delta::Upsert(Key::from_meta(object.meta()), object.decode()?))
             }
             Event::Delete(object) => Some(Delta::Remove(Key::from_meta(object.meta()))),
         }

@@ -62,7 +62,6 @@ impl Address {
     }
 }
 
-
 /// Decodes percent-encoded text; in a query, `+` is a space.
 pub(crate) fn unescape(text: &str, plus_is_space: bool) -> String {
     let spaced = if plus_is_space { text.replace('+', " ") } else { text.to_owned() };

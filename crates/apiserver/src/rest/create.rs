@@ -178,11 +178,11 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::{Engine, Settings};
+    use crate::{ApiServer, Settings};
 
     #[tokio::test]
     async fn a_generated_name_that_is_taken_is_tried_again_and_never_overwritten() {
-        let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+        let engine = ApiServer::open(Settings::ephemeral()).await.unwrap();
         let served = engine.core.registry.served();
         let maps = served.find("", "v1", "configmaps").unwrap();
         let call = Call::internal(&engine.core, maps, Some("default"), None);

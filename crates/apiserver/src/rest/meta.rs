@@ -80,7 +80,7 @@ mod tests {
     fn generated_names_keep_their_beginning_and_fit() {
         let name = generated_name("web-", &Random::system());
         assert!(name.starts_with("web-") && name.len() == 9, "{name}");
-        assert_eq!(generated_name(&"a".repeat(100, &Random::system())).len(), 63);
+        assert_eq!(generated_name(&"a".repeat(100), &Random::system()).len(), 63);
         assert_ne!(generated_name("a", &Random::system()), generated_name("a", &Random::system()));
     }
 

@@ -1,10 +1,11 @@
-//! What is kept of a pod: there are as many as game servers, and little of each is of interest.
+//! The cached part of a game server's pod: there are as many pods as game servers, and little of each matters.
 
-use cluster::CacheEntry;
 use decide::gameserver::PodHealth;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
+
+use crate::CacheEntry;
 
 /// The annotation of a pod that says which host ports its game server has, in the order of its ports. The server itself says so
 /// only once it has an address: that saves a write, and a restart in between finds them here.
@@ -13,40 +14,40 @@ pub const HOST_PORTS_ANNOTATION: &str = "plimsoll.dev/host-ports";
 /// The pod of a game server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, kube::Resource)]
 #[resource(inherit = v1::Pod)]
-pub struct Pod {
-    /// Its metadata.
+pub struct CachedPod {
+    /// The metadata.
     pub metadata: ObjectMeta,
-    /// What it should be.
+    /// The spec.
     #[serde(default)]
-    pub spec: Spec,
-    /// What it is.
+    pub spec: CachedPodSpec,
+    /// The status.
     #[serde(default)]
-    pub status: Status,
+    pub status: CachedPodStatus,
 }
 
-/// What a pod should be.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spec {
-    /// The node it is on.
+pub struct CachedPodSpec {
+    /// The node that it is bound to.
     pub node_name: Option<String>,
 }
 
-/// What a pod is.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    /// Where it is in its life.
+pub struct CachedPodStatus {
+    /// The phase.
     pub phase: String,
-    /// Why it is there.
+    /// The reason for the phase.
     pub reason: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub message: String,
-    /// Its addresses.
+    /// The addresses.
     #[serde(rename = "podIPs")]
     pub pod_ips: Vec<PodIp>,
-    /// What is known about it.
-    pub conditions: Vec<Condition>,
+    /// The conditions.
+    pub conditions: Vec<PodCondition>,
 }
 
 /// An address of a pod.
@@ -57,23 +58,23 @@ pub struct PodIp {
     pub ip: String,
 }
 
-/// Something known about a pod.
+/// A condition of a pod.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Condition {
-    /// What it is about.
+pub struct PodCondition {
+    /// The type.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Whether it is so.
+    /// The status: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub message: String,
 }
 
-impl Pod {
-    /// How it is.
+impl CachedPod {
+    /// Returns its health.
     pub fn health(&self) -> PodHealth {
         match self.status.phase.as_str() {
             _ if self.status.reason == "Evicted" => PodHealth::Failed,
@@ -83,9 +84,9 @@ impl Pod {
         }
     }
 
-    /// Why there is no node for it now, in the scheduler's words; `None`: there is one, or nobody has looked yet.
+    /// Returns why no node suits it now, in the scheduler's words; `None` if it has a node, or was not scheduled yet.
     pub fn unschedulable(&self) -> Option<&str> {
-        let is_it = |condition: &&Condition| {
+        let is_it = |condition: &&PodCondition| {
             condition.type_ == "PodScheduled"
                 && condition.status == "False"
                 && condition.reason == "Unschedulable"
@@ -99,22 +100,22 @@ impl Pod {
         self.unschedulable().is_some_and(lacks)
     }
 
-    /// What became of it, in words, where its status says more than that it failed.
+    /// Returns why it failed, where its status says more than that it did.
     pub fn failure(&self) -> Option<String> {
-        let Status { reason, message, .. } = &self.status;
+        let CachedPodStatus { reason, message, .. } = &self.status;
         let parts: Vec<&str> =
             [reason, message].into_iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
         (!parts.is_empty()).then(|| parts.join(": "))
     }
 
-    /// The host ports that it was made with.
+    /// Returns the host ports that it was created with.
     pub fn host_ports(&self) -> Option<Vec<u16>> {
         let annotations = self.metadata.annotations.as_ref()?;
         serde_json::from_str(annotations.get(HOST_PORTS_ANNOTATION)?).ok()
     }
 }
 
-impl CacheEntry for Pod {
+impl CacheEntry for CachedPod {
     type Object = Self;
 
     fn from_object(mut object: Self) -> Self {

@@ -21,11 +21,11 @@ const SOURCE: &str = "fleet-controller";
 pub(super) async fn delete(seen: &Observed, names: &[Arc<str>], cx: &Context) -> Result<(), Error> {
     for set in names.iter().filter_map(|name| seen.other(name)) {
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
-        let is_empty = cx.stores.servers.owned(uid, |_| ()).is_empty();
+        let is_empty = cx.caches.servers.owned(uid, |_| ()).is_empty();
         if !is_empty || set.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        write::delete(&cx.client, &cx.stores.sets, &**set, "delete an empty set").await?;
+        write::delete(&cx.client, &cx.caches.sets, &**set, "delete an empty set").await?;
         let note = format!("Deleting inactive GameServerSet {}", name(set));
         say(seen, cx, "DeletingGameServerSet", note);
     }
@@ -41,7 +41,7 @@ pub(super) async fn resize(
     for (set, size) in sizes.iter().filter_map(|(name, size)| Some((seen.other(name)?, *size))) {
         let change = json!({"spec": {"replicas": size}});
         let what = "resize an earlier set";
-        write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what)
+        write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what)
             .await?;
         let (name, from) = (name(set), set.spec.replicas);
         let note = format!("Scaling inactive GameServerSet {name} from {from} to {size}");
@@ -65,7 +65,7 @@ pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Res
         "priorities": wanted.priorities,
     }});
     let what = "change the active set";
-    write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what).await?;
+    write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what).await?;
     if is_moved {
         let (name, from) = (name(set), spec.replicas);
         let note = format!("Scaling active GameServerSet {name} from {from} to {size}");
@@ -107,7 +107,7 @@ async fn create(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
     let made = sets.create(&PostParams::default(), &set).await;
     let made = made.map_err(Error::api("create a set"))?;
     let note = format!("Created GameServerSet {}", name(&made));
-    cx.stores.sets.insert(made);
+    cx.caches.sets.insert(made);
     say(seen, cx, "CreatingGameServerSet", note);
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(super) async fn status(seen: &Observed, cx: &Context) -> Result<(), Error> {
     }
     let change = json!({"status": replace(&status, fleet.status.as_ref())});
     let what = "write the fleet's status";
-    write::patch(&cx.client, &cx.stores.fleets, &**fleet, PatchTarget::Status, change, what).await
+    write::patch(&cx.client, &cx.caches.fleets, &**fleet, PatchTarget::Status, change, what).await
 }
 
 fn name(set: &GameServerSet) -> &str {

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use api::agones::{Fleet, GameServerSet};
-use cluster::Key;
+use cluster::{Caches, Key};
 use decide::fleet::{Rollout, SetCounts, SetView};
-
-use crate::stores::Stores;
 
 /// A fleet with its sets.
 pub(super) struct Observed {
@@ -35,13 +33,13 @@ impl Observed {
 }
 
 /// Looks at one fleet; `None` when it is gone or going.
-pub(super) fn fleet(key: &Key, stores: &Stores) -> Option<Observed> {
-    let fleet = stores.fleets.get(key)?;
+pub(super) fn fleet(key: &Key, caches: &Caches) -> Option<Observed> {
+    let fleet = caches.fleets.get(key)?;
     if fleet.metadata.deletion_timestamp.is_some() {
         return None;
     }
     let uid = fleet.metadata.uid.as_deref().unwrap_or_default();
-    let mut sets = stores.sets.owned(uid, Arc::clone);
+    let mut sets = caches.sets.owned(uid, Arc::clone);
     let age = |set: &Arc<GameServerSet>| set.metadata.creation_timestamp.clone().map(|time| time.0);
     sets.sort_by(|a, b| age(a).cmp(&age(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name)));
     let is_active = |set: &Arc<GameServerSet>| {

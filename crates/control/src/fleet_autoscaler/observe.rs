@@ -27,18 +27,18 @@ pub(super) struct Seen {
 pub(super) fn fleet(autoscaler: &FleetAutoscaler, all: &Autoscalers) -> Option<Seen> {
     let key = Key::from_meta(&autoscaler.metadata);
     let target = target(autoscaler);
-    let stores = &all.cx.stores;
-    let fleet = stores.fleets.get(&target)?;
+    let caches = &all.cx.caches;
+    let fleet = caches.fleets.get(&target)?;
     let uid = fleet.metadata.uid.as_deref().unwrap_or_default();
-    let sets = stores.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
+    let sets = caches.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
     let servers: Vec<Arc<GameServer>> =
-        sets.iter().flat_map(|uid| stores.servers.owned(uid, |s| Arc::clone(&s.view))).collect();
+        sets.iter().flat_map(|uid| caches.servers.owned(uid, |s| Arc::clone(&s.view))).collect();
     let mut view = fleet.view();
     view.status = fleet::merge([&fleet::status(&view.template, &servers)]);
     // Only policies that take single servers away look at them.
     let (servers, nodes) = if walks(autoscaler) {
         let servers = servers.iter().map(|server| GameServer::clone(server)).collect();
-        (servers, stores.occupancy().clone())
+        (servers, all.cx.nodes.occupancy().clone())
     } else {
         (Vec::new(), Occupancy::default())
     };
@@ -69,7 +69,7 @@ pub(super) fn window(autoscaler: &FleetAutoscaler) -> Option<SignedDuration> {
 fn owner(target: &Key, all: &Autoscalers) -> Option<Arc<str>> {
     let rivals = all.watchers.of(target);
     let rivals: Vec<Autoscaler> =
-        rivals.iter().filter_map(|key| Some(all.store.get(key)?.view())).collect();
+        rivals.iter().filter_map(|key| Some(all.cx.caches.autoscalers.get(key)?.view())).collect();
     Autoscaler::owner(&rivals).map(|owner| Arc::clone(&owner.name))
 }
 

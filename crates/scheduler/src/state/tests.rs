@@ -1,6 +1,6 @@
 //! The state under events and outcomes, without an API server.
 
-use cluster::Lenient;
+use cluster::Undecoded;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::watched_pod::WatchedPod;
 use crate::write::{PodWrite, WriteOutcome};
 
-fn parse<K: serde::de::DeserializeOwned>(object: &Value) -> Lenient<K> {
+fn parse<K: serde::de::DeserializeOwned>(object: &Value) -> Undecoded<K> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 

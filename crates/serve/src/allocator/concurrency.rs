@@ -1,22 +1,22 @@
-//! Who may write next, and who is turned away?
+//! The limit of concurrent allocations, fair between namespaces.
 //!
-//! A bounded number of allocations is under way at a time. The others wait in a queue for each namespace, and the queues
-//! take turns, so that one namespace's storm delays its own callers and nobody else's. A queue that is full turns
-//! newcomers away at once: a caller who learns that can go elsewhere, one who waits for long cannot.
+//! A bounded number of allocations is in progress at a time. The others wait in a queue for each namespace, and the queues are served round
+//! robin, so that one namespace's storm delays no caller of another. A full queue rejects newcomers at once: a caller that learns that can
+//! go elsewhere, one that waits for long cannot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// How many may be under way, and how many may wait.
+/// How many allocations may be in progress, and how many may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Allocations whose write is under way.
+    /// Allocations in progress.
     pub writes: usize,
-    /// Callers that wait, of one namespace.
+    /// Waiting callers of one namespace.
     pub waiting_per_namespace: usize,
-    /// Callers that wait, of all namespaces.
+    /// Waiting callers of all namespaces.
     pub waiting: usize,
 }
 
@@ -26,8 +26,8 @@ impl Default for Bounds {
     }
 }
 
-/// Lets a bounded number through, namespace by namespace.
-pub(super) struct Gate {
+/// Hands out a bounded number of permits, namespace by namespace.
+pub(super) struct ConcurrencyLimit {
     inner: Arc<Mutex<Inner>>,
     bounds: Bounds,
 }
@@ -36,30 +36,30 @@ struct Inner {
     free: usize,
     waiting: usize,
     queues: HashMap<Arc<str>, VecDeque<oneshot::Sender<Permit>>>,
-    /// The namespaces with a queue, in the order in which they come.
-    turns: VecDeque<Arc<str>>,
+    /// The namespaces with a queue, the next one first.
+    round_robin: VecDeque<Arc<str>>,
 }
 
 /// The queue is full.
 #[derive(Debug)]
 pub(super) struct Full;
 
-/// A place among those under way, until it is dropped.
+/// Permits one allocation to be in progress, until it is dropped.
 pub(super) struct Permit(Option<Arc<Mutex<Inner>>>);
 
-impl Gate {
+impl ConcurrencyLimit {
     pub(super) fn new(bounds: Bounds) -> Self {
         let inner = Inner {
             free: bounds.writes.max(1),
             waiting: 0,
             queues: HashMap::new(),
-            turns: VecDeque::new(),
+            round_robin: VecDeque::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)), bounds }
     }
 
-    /// Waits for a place. Who stops waiting leaves the queue.
-    pub(super) async fn enter(&self, namespace: &Arc<str>) -> Result<Permit, Full> {
+    /// Waits for a permit. A caller that stops waiting leaves the queue.
+    pub(super) async fn acquire(&self, namespace: &Arc<str>) -> Result<Permit, Full> {
         let place = {
             let mut inner = lock(&self.inner);
             if inner.free > 0 {
@@ -68,7 +68,7 @@ impl Gate {
             }
             inner.queue(namespace, self.bounds)?
         };
-        // The sender is dropped only together with the gate.
+        // The sender is dropped only together with the limit.
         place.await.map_err(|_| Full)
     }
 }
@@ -79,7 +79,7 @@ impl Inner {
         namespace: &Arc<str>,
         bounds: Bounds,
     ) -> Result<oneshot::Receiver<Permit>, Full> {
-        // Who waited longest is who went away first, as a rule; the others who did leave when it is their turn.
+        // Callers that waited longest give up first, as a rule; the others that did are skipped when they are next.
         while let Some(queue) = self.queues.get_mut(namespace)
             && queue.front().is_some_and(oneshot::Sender::is_closed)
         {
@@ -93,8 +93,8 @@ impl Inner {
         let queue = self.queues.entry(Arc::clone(namespace)).or_default();
         queue.push_back(sender);
         self.waiting += 1;
-        if queue.len() == 1 && !self.turns.contains(namespace) {
-            self.turns.push_back(Arc::clone(namespace));
+        if queue.len() == 1 && !self.round_robin.contains(namespace) {
+            self.round_robin.push_back(Arc::clone(namespace));
         }
         Ok(receiver)
     }
@@ -104,16 +104,16 @@ impl Inner {
         of_namespace >= bounds.waiting_per_namespace || self.waiting >= bounds.waiting
     }
 
-    /// Takes who is next: the first of the namespace whose turn it is.
+    /// Removes the caller that is next: the first of the next namespace.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
-        while let Some(namespace) = self.turns.pop_front() {
+        while let Some(namespace) = self.round_robin.pop_front() {
             let Some(queue) = self.queues.get_mut(&namespace) else { continue };
             let next = queue.pop_front();
             self.waiting -= usize::from(next.is_some());
             if queue.is_empty() {
                 self.queues.remove(&namespace);
             } else {
-                self.turns.push_back(namespace);
+                self.round_robin.push_back(namespace);
             }
             if let Some(next) = next.filter(|place| !place.is_closed()) {
                 return Some(next);
@@ -125,18 +125,18 @@ impl Inner {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(gate) = self.0.take() else { return };
+        let Some(limit) = self.0.take() else { return };
         loop {
             let next = {
-                let mut inner = lock(&gate);
+                let mut inner = lock(&limit);
                 let next = inner.next();
                 inner.free += usize::from(next.is_none());
                 next
             };
             let Some(next) = next else { return };
-            match next.send(Permit(Some(Arc::clone(&gate)))) {
+            match next.send(Permit(Some(Arc::clone(&limit)))) {
                 Ok(()) => return,
-                // Who was next went away just now: the place goes on from here, not from the drop of what came back.
+                // The next caller gave up just now: the permit goes on from here, not from the drop of what came back.
                 Err(mut unused) => unused.0 = None,
             }
         }
@@ -153,18 +153,18 @@ mod tests {
 
     use super::*;
 
-    fn gate(writes: usize, waiting_per_namespace: usize, waiting: usize) -> Gate {
-        Gate::new(Bounds { writes, waiting_per_namespace, waiting })
+    fn limit(writes: usize, waiting_per_namespace: usize, waiting: usize) -> ConcurrencyLimit {
+        ConcurrencyLimit::new(Bounds { writes, waiting_per_namespace, waiting })
     }
 
     #[tokio::test]
     async fn namespaces_take_turns() {
-        let gate = gate(1, 100, 100);
+        let limit = limit(1, 100, 100);
         let (noisy, quiet): (Arc<str>, Arc<str>) = ("noisy".into(), "quiet".into());
-        let mut holds = gate.enter(&noisy).await.unwrap();
+        let mut holds = limit.acquire(&noisy).await.unwrap();
         let mut waiting: Vec<_> = (0..10)
-            .map(|_| ("noisy", Box::pin(gate.enter(&noisy))))
-            .chain([("quiet", Box::pin(gate.enter(&quiet)))])
+            .map(|_| ("noisy", Box::pin(limit.acquire(&noisy))))
+            .chain([("quiet", Box::pin(limit.acquire(&quiet)))])
             .collect();
         for (_, place) in &mut waiting {
             assert!(place.now_or_never_mut().is_none(), "only one may be under way");
@@ -185,18 +185,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_turns_newcomers_away_and_forgets_who_left() {
-        let gate = gate(1, 2, 3);
+        let limit = limit(1, 2, 3);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let holds = gate.enter(&a).await.unwrap();
-        let mut first = Box::pin(gate.enter(&a));
-        let mut second = Box::pin(gate.enter(&a));
+        let holds = limit.acquire(&a).await.unwrap();
+        let mut first = Box::pin(limit.acquire(&a));
+        let mut second = Box::pin(limit.acquire(&a));
         assert!(first.now_or_never_mut().is_none() && second.now_or_never_mut().is_none());
-        assert!(gate.enter(&a).await.is_err(), "two of one namespace wait already");
-        let mut third = Box::pin(gate.enter(&b));
+        assert!(limit.acquire(&a).await.is_err(), "two of one namespace wait already");
+        let mut third = Box::pin(limit.acquire(&b));
         assert!(third.now_or_never_mut().is_none(), "another namespace has room");
-        assert!(gate.enter(&b).await.is_err(), "three wait in all");
+        assert!(limit.acquire(&b).await.is_err(), "three wait in all");
         drop(first);
-        let mut fourth = Box::pin(gate.enter(&a));
+        let mut fourth = Box::pin(limit.acquire(&a));
         assert!(fourth.now_or_never_mut().is_none(), "who left makes room");
         drop(holds);
         assert!(second.now_or_never_mut().is_some(), "and is passed over");
@@ -204,14 +204,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_nobody_waits_for_is_free_again() {
-        let gate = gate(1, 2, 2);
+        let limit = limit(1, 2, 2);
         let a: Arc<str> = "a".into();
-        let holds = gate.enter(&a).await.unwrap();
-        let mut left = Box::pin(gate.enter(&a));
+        let holds = limit.acquire(&a).await.unwrap();
+        let mut left = Box::pin(limit.acquire(&a));
         assert!(left.now_or_never_mut().is_none());
         drop(left);
         drop(holds);
-        assert!(gate.enter(&a).now_or_never().is_some());
+        assert!(limit.acquire(&a).now_or_never().is_some());
     }
 
     trait Poll: Future + Unpin + Sized {

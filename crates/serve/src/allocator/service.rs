@@ -1,4 +1,4 @@
-//! How do matchmakers ask, by gRPC and by REST?
+//! The allocation service for matchmakers, by gRPC and REST.
 //!
 //! Both are on one port: `allocation.AllocationService`, and `POST /gameserverallocation` with the same messages as JSON.
 
@@ -19,22 +19,22 @@ use crate::proto::allocation::allocation_service_server::{
 use crate::proto::allocation::{AllocationRequest, AllocationResponse};
 use crate::proto::json;
 
-/// Says when a caller who was turned away may come again; gRPC clients that retry by themselves keep to it.
+/// Tells a rejected caller when to retry; gRPC clients that retry by themselves obey it.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const RETRY_AFTER_MS: &str = "1000";
 const RETRY_AFTER_S: &str = "1";
 
-/// Gives both doors.
+/// Returns the routes of both.
 pub fn router(allocator: Allocator) -> Router {
-    let grpc = AllocationServiceServer::new(Door(allocator.clone()));
+    let grpc = AllocationServiceServer::new(GrpcService(allocator.clone()));
     let rest = Router::new().route("/gameserverallocation", post(rest)).with_state(allocator);
     tonic::service::Routes::new(grpc).into_axum_router().merge(rest)
 }
 
-struct Door(Allocator);
+struct GrpcService(Allocator);
 
 #[tonic::async_trait]
-impl AllocationService for Door {
+impl AllocationService for GrpcService {
     async fn allocate(
         &self,
         request: Request<AllocationRequest>,
@@ -102,7 +102,7 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Gives the code that gateways have for a code of gRPC.
+/// Returns the HTTP status that gateways use for a gRPC code.
 fn http_code(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,

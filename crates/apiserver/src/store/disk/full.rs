@@ -133,6 +133,7 @@ fn core(medium: &Simulated) -> Arc<Core> {
     Core::new(
         open(medium),
         Clock::system(),
+        process::Random::system(),
         process::Supervisor::new(),
         &Access::fresh().unwrap(),
         identity::random(),

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::{Request, header};
 use http_body_util::BodyExt as _;
 use plimsoll_serve::allocator::{
-    Allocator, Bounds, Door, Doors, ServeError, Settings, doors, serve,
+    self, Allocator, Bounds, Endpoints, ServeError, Settings, serve, service,
 };
 use plimsoll_serve::proto::allocation::allocation_service_client::AllocationServiceClient;
 use plimsoll_serve::proto::allocation::{
@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 
 use super::World;
 use super::certificates::{Authority, Pair, files};
+use super::world::{followed, start};
 
 /// An allocator that listens, until this is dropped.
 pub(crate) struct Listening {
@@ -41,12 +42,14 @@ pub(crate) async fn listen(world: &World, tls: Option<tls::Files>) -> Listening 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (stop, stopped) = oneshot::channel::<()>();
-    let doors =
-        Doors { matchmakers: Some(Door { listener, tls, anyone: false }), ..Doors::default() };
+    let endpoint = allocator::Endpoint { listener, tls, allow_anonymous: false };
+    let endpoints = Endpoints { matchmakers: Some(endpoint), ..Endpoints::default() };
     let stopped = async move {
         let _ = stopped.await;
     };
-    let serving = serve(world.engine.client(), Settings::default(), doors, stopped);
+    let (client, settings) = (world.engine.client(), Settings::default());
+    let caches = followed(&client, true, &settings.supervisor);
+    let serving = serve(client, caches, settings, endpoints, stopped);
     Listening { port, _stop: stop, ended: tokio::spawn(serving) }
 }
 
@@ -130,7 +133,7 @@ async fn rest(allocator: &Allocator, body: &str) -> (u16, Option<String>, Value)
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(body.to_owned()))
         .unwrap();
-    let answer = doors::router(allocator.clone()).oneshot(request).await.unwrap();
+    let answer = service::router(allocator.clone()).oneshot(request).await.unwrap();
     let code = answer.status().as_u16();
     let retry = answer.headers().get(header::RETRY_AFTER).map(|v| v.to_str().unwrap().to_owned());
     let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -190,7 +193,7 @@ async fn overload_is_not_taken_for_having_no_server() {
             Ok(())
         })
     }));
-    let allocator = Allocator::start(never, Settings { bounds, ..Settings::default() }).await;
+    let allocator = start(never, true, Settings { bounds, ..Settings::default() }).await;
     let stuck = tokio::spawn({
         let allocator = allocator.clone();
         async move { rest(&allocator, "{}").await }
@@ -251,10 +254,11 @@ async fn beyond_this_machine_there_is_no_plain_text_and_no_stranger() {
     {
         // Listened on for a moment and never accepted from.
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        let door = Door { listener, tls, anyone: false };
-        let doors = Doors { matchmakers: Some(door), ..Doors::default() };
-        let refused =
-            serve(world.engine.client(), Settings::default(), doors, std::future::pending()).await;
+        let endpoint = allocator::Endpoint { listener, tls, allow_anonymous: false };
+        let endpoints = Endpoints { matchmakers: Some(endpoint), ..Endpoints::default() };
+        let (client, settings) = (world.engine.client(), Settings::default());
+        let caches = followed(&client, true, &settings.supervisor);
+        let refused = serve(client, caches, settings, endpoints, std::future::pending()).await;
         assert!(refused.unwrap_err().to_string().contains(expected));
     }
 }
