@@ -2,6 +2,7 @@
 //!
 //! One task follows the watches of pods and nodes. A node is ours if it is this machine, or if it is labelled as simulated.
 
+mod nodes;
 mod take_over;
 mod tasks;
 
@@ -19,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::kubelet::Machine;
-use crate::node::{self, SIMULATED_LABEL};
+use crate::node;
 use crate::simulate;
 
 pub(crate) use tasks::{DesiredState, Task};
@@ -135,68 +136,6 @@ impl Dispatcher {
 
     fn is_ours(&self, node: &str) -> bool {
         self.simulated.contains(node) || self.is_local(node)
-    }
-
-    /// Registers the node of this machine again, in the background.
-    fn register_local(&self) {
-        let machine = Arc::clone(&self.machine);
-        self.tasks.spawn(async move { node::register_local(&machine).await });
-    }
-
-    fn node_event(&mut self, event: Event<Undecoded<Node>>) {
-        match event {
-            Event::Init => self.listed_nodes.clear(),
-            Event::InitApply(node) => {
-                self.listed_nodes.extend(node.meta().name.clone());
-                self.node(node);
-            }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed_nodes);
-                let gone = self.simulated.difference(&listed).cloned().collect::<Vec<_>>();
-                gone.iter().for_each(|name| self.node_gone(name));
-            }
-            Event::Apply(node) => self.node(node),
-            Event::Delete(node) => {
-                let name = node.meta().name.as_deref().unwrap_or_default();
-                if self.is_local(name) {
-                    self.register_local();
-                } else {
-                    self.node_gone(name);
-                }
-            }
-        }
-    }
-
-    /// Notes a node. Any node with the label is simulated.
-    fn node(&mut self, node: Undecoded<Node>) {
-        let Some(node) = node.decode() else { return };
-        let name = node.metadata.name.clone().unwrap_or_default();
-        let labels = node.metadata.labels.as_ref();
-        if labels.is_none_or(|labels| labels.get(SIMULATED_LABEL).is_none_or(|v| v != "true")) {
-            return self.node_gone(&name);
-        }
-        self.machine.set_node_address(&name, node::internal_ip(&node));
-        if self.simulated.insert(name.clone()) {
-            self.start_bound_before(&name);
-        }
-    }
-
-    /// Notes that a node is not simulated, or not any more. One that is gone takes its pods with it, as a machine does.
-    fn node_gone(&mut self, name: &str) {
-        if self.simulated.remove(name) {
-            self.machine.set_node_address(name, None);
-            let on_it = self.running.values().filter(|running| running.node == name);
-            on_it.for_each(|running| {
-                tasks::set(&running.desired, DesiredState::Deleted(Duration::ZERO));
-            });
-        }
-    }
-
-    /// Starts pods that were bound to a node before it was known.
-    fn start_bound_before(&mut self, node: &str) {
-        let bound = self.elsewhere.extract_if(.., |_, pod| node_name(pod) == node);
-        let bound: Vec<Arc<Pod>> = bound.map(|(_, pod)| pod).collect();
-        bound.into_iter().for_each(|pod| self.pod(pod));
     }
 
     fn pod_event(&mut self, event: Event<Undecoded<Pod>>) {
