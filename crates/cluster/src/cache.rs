@@ -46,6 +46,7 @@ pub trait CacheEntry: Send + Sync + Sized + 'static {
     }
 
     /// Keeps the JSON text that the entry was decoded from. Called only by a cache that keeps texts.
+    #[expect(clippy::boxed_local, reason = "entries that keep the text own it")]
     fn with_text(self, _text: Box<str>) -> Self {
         self
     }
