@@ -34,11 +34,17 @@ const OUT_OF_SCOPE: [(&str, &str); 8] = [
         "Aggregator",
         "the tests run an API server in a pod; the embedded API server delegates groups only to services in its own process",
     ),
-    ("CustomResourceConversionWebhook, CustomResourceFieldSelectors", "the tests need a webhook in a pod"),
+    (
+        "CustomResourceConversionWebhook, CustomResourceFieldSelectors",
+        "the tests need a webhook in a pod",
+    ),
     ("CustomResourceValidationRules", "CEL rules are not implemented"),
     ("ResourceQuota", "quotas are stored but not enforced"),
     ("API priority and fairness", "not needed for one user on one machine"),
-    ("Garbage collector", "the tests need the ReplicationController, Deployment and Job controllers"),
+    (
+        "Garbage collector",
+        "the tests need the ReplicationController, Deployment and Job controllers",
+    ),
     ("Watchers: compacted away", "the test waits more than ten minutes for compaction"),
 ];
 
