@@ -30,7 +30,7 @@ const WITH_RANDOM_CASES: [(&str, &str); 4] = [
     ("plimsoll-decide", "--all-targets"),
     ("plimsoll-api", "--all-targets"),
     ("plimsoll-apimachinery", "--all-targets"),
-    ("plimsoll-engine", "--lib"),
+    ("plimsoll-apiserver", "--lib"),
 ];
 
 /// Runs the tests with random cases with a seed that no run had before, and prints it.

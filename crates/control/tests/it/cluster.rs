@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use api::agones::{Fleet, GameServer, GameServerSet};
 use cluster::Caches;
-use engine::Engine;
-use engine::runtime::{self, Runtime};
+use engine::{Engine, Runtime};
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -59,8 +58,8 @@ impl Cluster {
     async fn embedded_at(clock: Clock) -> Self {
         let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
         let engine = Engine::open(settings).await.unwrap();
-        let simulated = Some(runtime::Simulated::default());
-        let runtime = engine.run(runtime::Settings { simulated, local: None }).await.unwrap();
+        let simulated = Some(kubelet::Simulated::default());
+        let runtime = engine.run(kubelet::Settings { simulated, local: None }).await.unwrap();
         let client = engine.client();
         Self::on(client, "default".to_owned(), clock, Some((engine, runtime))).await
     }

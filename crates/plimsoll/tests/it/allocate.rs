@@ -40,7 +40,10 @@ async fn servers_are_printed_with_what_one_connects_to() {
     assert_eq!(names, ["party-a", "party-b"]);
     assert_eq!(done.status.code(), Some(1), "there were only two");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(said.contains("fleet party gave 2 of 3"), "{said}");
+    assert!(
+        said.contains("fleet party: allocated 2 of 3; no other matching game server is Ready"),
+        "{said}"
+    );
 
     let done = run(&kubeconfig, &["party", "--selector", "mode"]).await;
     let said = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use cluster::Caches;
-use engine::runtime::{self, Simulated};
-use engine::{Engine, Settings};
+use engine::{Engine, Runtime, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
+use kubelet::Simulated;
 use process::{Clock, Supervisor};
 use serde_json::json;
 use serve::admission;
@@ -43,7 +43,7 @@ pub(crate) struct World {
 
 /// What must live as long as the world.
 enum Kept {
-    Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
+    Embedded { engine: Engine, runtime: Runtime, _data: Folder },
     Real { _cluster: Cluster },
 }
 
@@ -64,7 +64,7 @@ impl World {
             ..Simulated::default()
         };
         let settings =
-            runtime::Settings { simulated: Some(played), ..runtime::Settings::default() };
+            kubelet::Settings { simulated: Some(played), ..kubelet::Settings::default() };
         let runtime = engine.run(settings).await?;
         let mut tasks = JoinSet::new();
         let caches = Caches::new(None, false);

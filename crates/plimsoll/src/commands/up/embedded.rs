@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use cluster::{CachedKind, Caches, LeaderElection};
-use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated};
-use engine::{Delegate, Engine};
+use engine::{Delegate, Engine, Runtime};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
+use kubelet::{Launcher, Local, Networking, Simulated};
 use process::{Random, Supervised, Supervisor};
 use serve::allocator::{self, Allocator};
 use serve::metrics;
@@ -126,14 +126,14 @@ fn machine(
     supervisor: &Supervisor,
     settings: &control::Settings,
     args: &Up,
-) -> anyhow::Result<runtime::Settings> {
+) -> anyhow::Result<kubelet::Settings> {
     let own = std::env::current_exe().context("could not find the program that runs")?;
     let mut local = Local::new(Launcher { program: own.clone(), args: vec![crate::LAUNCH.into()] });
     let sidecar = Sidecar::new(client.clone(), supervisor.clone());
     local.programs.add(settings.sidecar.image.clone(), sidecar);
     let sample = vec![own.to_string_lossy().into_owned(), "sample-server".to_owned()];
     local.images = BTreeMap::from([(SAMPLE.to_owned(), sample)]);
-    local.docker = runtime::usual_docker();
+    local.docker = kubelet::usual_docker();
     local.images.extend(args.images.iter().cloned());
     let simulated = Simulated {
         count: args.simulated_nodes,
@@ -141,7 +141,7 @@ fn machine(
         ..Simulated::default()
     };
     let local = (args.simulated_nodes == 0).then_some(local);
-    Ok(runtime::Settings { local, simulated: Some(simulated) })
+    Ok(kubelet::Settings { local, simulated: Some(simulated) })
 }
 
 /// The allocator as the engine's service for its group.
