@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::CacheEntry;
 
@@ -25,8 +25,10 @@ pub struct CachedNode {
 #[serde(default)]
 pub struct CachedNodeSpec {
     /// Whether it is cordoned.
+    #[serde(deserialize_with = "null_is_default")]
     pub unschedulable: bool,
     /// The taints.
+    #[serde(deserialize_with = "null_is_default")]
     pub taints: Vec<Taint>,
 }
 
@@ -35,9 +37,20 @@ pub struct CachedNodeSpec {
 #[serde(default)]
 pub struct CachedNodeStatus {
     /// The addresses.
+    #[serde(deserialize_with = "null_is_default")]
     pub addresses: Vec<NodeAddress>,
     /// The condition `Ready`, if it is there.
+    #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<NodeCondition>,
+}
+
+/// Decodes a field that may be `null`, as API clients write empty lists.
+fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl CachedNode {
@@ -97,5 +110,17 @@ mod tests {
         }
         let bare = CachedNode::decode(r#"{"metadata": {"name": "n"}}"#).unwrap();
         assert!(bare.is_ready());
+    }
+
+    #[test]
+    fn a_node_whose_lists_are_null_is_decoded() {
+        let node = json!({
+            "metadata": {"name": "n"},
+            "spec": {"taints": null, "unschedulable": null},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "conditions": null},
+        });
+        let cached = CachedNode::decode(&node.to_string()).unwrap();
+        assert!(cached.is_ready() && !cached.spec.unschedulable);
+        assert_eq!(cached.status.addresses[0].address, "10.0.0.1");
     }
 }
