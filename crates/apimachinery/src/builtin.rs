@@ -1,8 +1,8 @@
 //! What does Kubernetes do with an object of one of its own kinds when it is written?
 //!
-//! Pure functions on decoded objects, in the order in which a write goes through them: [`default`] fills in what was
-//! left out, [`admit`] does what the admission plugins of a cluster do, [`prepare`] resets what a writer may not set
-//! and keeps count of generations, and [`validate`] refuses what makes no sense.
+//! Pure functions on decoded objects, in the order in which a write goes through them: `default` fills in what was
+//! left out, `admit` does what the admission plugins of a cluster do, `prepare` resets what a writer may not set
+//! and keeps count of generations, and `validate` refuses what makes no sense.
 
 pub mod admit;
 mod defaults;
