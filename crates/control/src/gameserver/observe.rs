@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
 use crate::pod::Pod;
-use crate::ports;
+use crate::ports::port_owner;
 use crate::stores::{Host, Stores};
 
 /// A game server with what belongs to it.
@@ -72,7 +72,9 @@ fn place(pod: &Pod, node: Option<&Host>, server: &GameServer, status: &GameServe
     let Some(name) = pod.spec.node_name.as_deref() else {
         return match pod.unschedulable() {
             None => Place::Nowhere,
-            Some(_) if pod.lacks_ports() && ports::can_change(server, pod) => Place::PortsTaken,
+            Some(_) if pod.lacks_ports() && port_owner(server, Some(pod)).can_change() => {
+                Place::PortsTaken
+            }
             Some(_) => Place::Unschedulable,
         };
     };
