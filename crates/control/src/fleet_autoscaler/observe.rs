@@ -112,3 +112,33 @@ pub(super) fn target(autoscaler: &FleetAutoscaler) -> Key {
     let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
     Key::new(namespace, autoscaler.spec.fleet_name.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_stored_before_it_was_checked_is_held_with_the_fields_that_cannot_be_read() {
+        let autoscaler: FleetAutoscaler = serde_json::from_value(json!({
+            "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler",
+            "metadata": {"name": "a", "annotations": {STABILIZATION_ANNOTATION: "a while"}},
+            "spec": {"fleetName": "f", "policy": {"type": "Schedule", "schedule": {
+                "activePeriod": {"startCron": "at eight", "timezone": "Mars/Base"},
+                "policy": {"type": "Buffer", "buffer": {"bufferSize": 1, "maxReplicas": 9}},
+            }}},
+        }))
+        .unwrap();
+        let Err(problems) = wanted(&autoscaler) else { panic!("it cannot be read") };
+        let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+        let period = "spec.policy.schedule.activePeriod";
+        let annotation = format!("metadata.annotations[{STABILIZATION_ANNOTATION}]");
+        assert_eq!(
+            paths,
+            [&format!("{period}.timezone"), &format!("{period}.startCron"), &annotation]
+        );
+        let decision = unreadable(7, &problems);
+        assert_eq!(decision.from, 7);
+        assert!(matches!(decision.outcome, Err(Refusal::Unreadable { .. })));
+    }
+}

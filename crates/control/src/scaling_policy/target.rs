@@ -106,3 +106,70 @@ pub fn reference(target: &TargetSpec, namespace: &str) -> Value {
     }
     named("named", target.named.as_ref().map_or("", |other| &other.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Objects by kind, namespace and name.
+    struct Objects(Vec<(&'static str, &'static str, Value)>);
+
+    impl Getter for Objects {
+        fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+            let is_it = |o: &&(&str, &str, Value)| {
+                o.0 == kind && o.1 == namespace && o.2["metadata"]["name"] == name
+            };
+            self.0.iter().find(is_it).map(|o| o.2.clone())
+        }
+    }
+
+    impl<K: serde::de::DeserializeOwned + kube::Resource<DynamicType = ()>> Lister<K> for Objects {
+        type Item = K;
+
+        fn list(&self, _: Option<&str>) -> impl Iterator<Item = Result<K, Unreadable>> {
+            let of_kind = self.0.iter().filter(|o| o.0 == K::kind(&()));
+            of_kind.map(|o| Ok(serde_json::from_value(o.2.clone()).unwrap()))
+        }
+    }
+
+    fn object(spec: Value) -> Objects {
+        Objects(vec![("Deployment", "ns", json!({"metadata": {"name": "d"}, "spec": spec}))])
+    }
+
+    fn target(target: Value) -> TargetSpec {
+        serde_json::from_value(target).unwrap()
+    }
+
+    #[test]
+    fn a_workload_has_the_replicas_it_says_and_one_where_it_says_none() {
+        let web = target(json!({"kind": "Deployment", "name": "d"}));
+        assert_eq!(size(&web, "ns", &object(json!({"replicas": 3}))), Ok(Some(3)));
+        assert_eq!(size(&web, "ns", &object(json!({}))), Ok(Some(1)));
+        assert_eq!(size(&web, "other", &object(json!({}))), Ok(None));
+        let error = size(&web, "ns", &object(json!({"replicas": "3"}))).unwrap_err();
+        let text =
+            "Deployment ns/d cannot be read: spec.replicas: expected a whole number, found \"3\"";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn a_node_group_has_its_target_or_the_nodes_that_are_there() {
+        let workers = target(json!({"nodeGroup": {"name": "workers"}}));
+        let group = |status: Value| {
+            let spec = json!({"min": 0, "max": 9});
+            let meta = json!({"name": "workers"});
+            let group = json!({
+                "apiVersion": "plimsoll.dev/v1alpha1", "kind": "NodeGroup",
+                "metadata": meta, "spec": spec, "status": status,
+            });
+            let node = |group: &str| {
+                let meta = json!({"name": "n", "labels": {LABEL: group}});
+                ("Node", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": meta}))
+            };
+            Objects(vec![("NodeGroup", "", group), node("workers"), node("others")])
+        };
+        assert_eq!(size(&workers, "ns", &group(json!({"target": 4}))), Ok(Some(4)));
+        assert_eq!(size(&workers, "ns", &group(json!({}))), Ok(Some(1)));
+        assert_eq!(size(&workers, "ns", &Objects(Vec::new())), Ok(None));
+    }
+}

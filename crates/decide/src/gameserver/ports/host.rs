@@ -61,16 +61,16 @@ impl PortOwner {
     /// Whether other host ports can be picked for it: it has some of ours by its pod, and its spec does not say so yet.
     pub fn can_change(&self) -> bool {
         let needs = |ports: Vec<Port>| ports.iter().any(|port| port.policy.needs_port());
-        self.from_spec().is_none() && self.from_pod().is_some_and(needs)
+        self.ports_by_spec().is_none() && self.ports_by_pod().is_some_and(needs)
     }
 
     /// Returns its ports with their host ports, where they are known by its spec or its pod.
     fn known(&self) -> Option<Vec<Port>> {
-        self.from_spec().or_else(|| self.from_pod())
+        self.ports_by_spec().or_else(|| self.ports_by_pod())
     }
 
     /// Returns the ports of a server whose spec lacks none.
-    fn from_spec(&self) -> Option<Vec<Port>> {
+    fn ports_by_spec(&self) -> Option<Vec<Port>> {
         let is_open = |port: &Port| {
             (port.policy.needs_port() && port.host_port.is_none())
                 || port.protocol == Protocol::TcpUdp
@@ -79,7 +79,7 @@ impl PortOwner {
     }
 
     /// Returns the ports of a server whose pod was created with them.
-    fn from_pod(&self) -> Option<Vec<Port>> {
+    fn ports_by_pod(&self) -> Option<Vec<Port>> {
         let numbers = self.pod_ports.as_ref()?;
         let needing = || self.ports.iter().filter(|port| port.policy.needs_port());
         if numbers.len() != needing().count() {
