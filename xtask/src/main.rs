@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask check`, `test`, `bench`, `hostile`, `generate`, `kube`.
+//! Developer commands: `cargo xtask check`, `tidy`, `test`, `bench`, `hostile`, `generate`, `kube`.
 //!
 //! This program stays small, because every command waits for it to build; what needs the project's crates is a
 //! package or a test of its own, which these commands start.
@@ -24,10 +24,15 @@ struct Args {
 enum Command {
     /// All that can be checked without running the tests: format, lints, docs, licences, tidiness
     Check,
+    /// Only the checks of our own: crate dependencies, circles of modules, paths in the documentation, clocks
+    Tidy,
     /// Install and start what the tests need, and run them all
     Test {
         /// Only tests whose name contains this
         filter: Option<String>,
+        /// Then also what takes long: random cases with a new seed, all of the conformance tests, 50,000 hostile requests
+        #[arg(long, conflicts_with = "filter")]
+        all: bool,
     },
     /// Measure, next to the peer or the limit: `cargo xtask bench --help` lists the benches; `NAME --against REV` measures another revision too,
     /// in turn, and prints medians of 5 (`--rounds N`) side by side
@@ -47,14 +52,18 @@ enum Command {
     /// Send generated hostile requests to a running `plimsoll up`; `cargo xtask test` sends a few thousand of them
     Hostile {
         /// How many
-        #[arg(long, value_name = "N", default_value_t = 50_000)]
+        #[arg(long, value_name = "N", default_value_t = test::HOSTILE_REQUESTS)]
         requests: u64,
         /// Which ones: the seed that an earlier run has printed [default: others each time]
         #[arg(long, value_name = "S")]
         seed: Option<u64>,
     },
-    /// Write generated files anew: Kubernetes' types, CRDs, output in the documentation
-    Generate,
+    /// Write generated files: CRDs from the fields of the kinds, and the output that the documentation shows
+    Generate {
+        /// Also Kubernetes' own types as data, from its Go modules
+        #[arg(long)]
+        kubernetes_types: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -70,7 +79,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Check => check::all(),
-        Command::Test { filter } => test::all(filter.as_deref()),
+        Command::Tidy => tidy::all(),
+        Command::Test { all: true, .. } => test::with_long_suites(),
+        Command::Test { filter, .. } => test::run(filter.as_deref()),
         Command::Bench { args } => {
             if let Some(options) = against::Options::parse(&args)? {
                 return against::compare(&options);
@@ -83,9 +94,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Kube => kube::command(),
         Command::Conformance { short } => conformance::command(short),
         Command::Hostile { requests, seed } => test::hostile(requests, seed),
-        Command::Generate => {
-            xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate"])?;
-            test::bless()
+        Command::Generate { kubernetes_types } => {
+            let generate = |what: &str| {
+                xtask::run::cargo(&["run", "--quiet", "--package", "plimsoll-generate", "--", what])
+            };
+            if kubernetes_types {
+                generate("kubernetes-types")?;
+            }
+            generate("crds")?;
+            test::write_documented_output()
         }
     }
 }

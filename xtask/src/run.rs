@@ -28,6 +28,16 @@ pub fn command(command: &mut Command) -> anyhow::Result<()> {
     command_in(&root(), command)
 }
 
+/// Runs a program in the project's root and returns what it prints.
+pub fn output(program: &str, args: &[&str]) -> anyhow::Result<String> {
+    let found = Command::new(program).args(args).current_dir(root()).output()?;
+    if !found.status.success() {
+        let why = String::from_utf8_lossy(&found.stderr);
+        bail!("`{program} {}` failed: {}", args.join(" "), why.trim());
+    }
+    Ok(String::from_utf8(found.stdout)?)
+}
+
 /// Runs a command in a folder and fails if it does.
 pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);

@@ -8,7 +8,45 @@ use xtask::kube::{Binaries, Cluster, Options, Program};
 use xtask::{conformance, docker, python, run};
 
 /// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
-pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(filter: Option<&str>) -> anyhow::Result<()> {
+    tests(filter)?;
+    // A filter names tests of our own; without one, the short part of Kubernetes' conformance tests follows.
+    if filter.is_none() { conformance::command(true) } else { Ok(()) }
+}
+
+/// Runs everything there is, which takes most of an hour.
+pub(crate) fn with_long_suites() -> anyhow::Result<()> {
+    tests(None)?;
+    random_cases()?;
+    conformance::command(false)?;
+    hostile(HOSTILE_REQUESTS, None)
+}
+
+/// How many hostile requests the long suite sends.
+pub(crate) const HOSTILE_REQUESTS: u64 = 50_000;
+
+/// The crates whose tests draw random cases, and the targets that have them.
+const WITH_RANDOM_CASES: [(&str, &str); 4] = [
+    ("plimsoll-decide", "--all-targets"),
+    ("plimsoll-api", "--all-targets"),
+    ("plimsoll-apimachinery", "--all-targets"),
+    ("plimsoll-apiserver", "--lib"),
+];
+
+/// Runs the tests with random cases with a seed that no run had before, and prints it.
+fn random_cases() -> anyhow::Result<()> {
+    let seed = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() % (1 << 62))?;
+    eprintln!("random cases with PROPTEST_RNG_SEED={seed}: set it to repeat them");
+    for (package, targets) in WITH_RANDOM_CASES {
+        let mut command = Command::new("cargo");
+        command.args(["test", "--locked", "--no-fail-fast", "--package", package, targets]);
+        run::command(command.env("PROPTEST_RNG_SEED", seed.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Runs the tests of the workspace beside a real Kubernetes.
+fn tests(filter: Option<&str>) -> anyhow::Result<()> {
     let binaries = Binaries::build(&Program::CLUSTER)?;
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
@@ -40,10 +78,7 @@ pub(crate) fn all(filter: Option<&str>) -> anyhow::Result<()> {
     if let Some(filter) = filter {
         command.args(["--", filter]);
     }
-    run::command(&mut command)?;
-    drop((cluster, docker));
-    // A filter names tests of our own; without one, Kubernetes' tests have their say too.
-    if filter.is_none() { conformance::command(true) } else { Ok(()) }
+    run::command(&mut command)
 }
 
 /// Runs the test with hostile requests, in a release build.
@@ -63,9 +98,9 @@ const KUBECONFIG: &str = "PLIMSOLL_TEST_KUBECONFIG";
 /// Names the socket of the Docker Engine that tests may use.
 const DOCKER: &str = "PLIMSOLL_TEST_DOCKER";
 
-/// Lets the tests that compare with generated files write them instead.
-pub(crate) fn bless() -> anyhow::Result<()> {
-    run::command(
-        Command::new("cargo").args(["test", "--workspace", "--quiet"]).env("PLIMSOLL_BLESS", "1"),
-    )
+/// Lets the test that compares the documentation with the program's output write the output instead.
+pub(crate) fn write_documented_output() -> anyhow::Result<()> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--quiet", "--package", "plimsoll", "--test", "it", "guide"]);
+    run::command(command.env("PLIMSOLL_BLESS", "1"))
 }

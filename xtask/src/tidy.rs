@@ -1,10 +1,22 @@
-//! What no compiler checks: where time is read.
+//! What no compiler checks: crate dependencies, circles of modules, paths in the documentation, where time is read.
+
+mod arrows;
+mod cycles;
+mod paths;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use xtask::run;
+
+/// Runs every check of this kind.
+pub(crate) fn all() -> anyhow::Result<()> {
+    arrows::check()?;
+    cycles::check()?;
+    paths::check()?;
+    clocks()
+}
 
 /// The ways to read the wall clock.
 const WALL_CLOCKS: [&str; 4] = ["Timestamp::now", "SystemTime::now", "Zoned::now", "Utc::now"];
@@ -13,7 +25,7 @@ const WALL_CLOCKS: [&str; 4] = ["Timestamp::now", "SystemTime::now", "Zoned::now
 const READERS: [&str; 2] = ["crates/process/src/clock.rs", "crates/connect/src/wasm/wasi.rs"];
 
 /// Checks that the crates take the time from the clock that they are given.
-pub(crate) fn clocks() -> anyhow::Result<()> {
+fn clocks() -> anyhow::Result<()> {
     let root = run::root();
     for file in sources(&root.join("crates"))? {
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
@@ -32,10 +44,18 @@ pub(crate) fn clocks() -> anyhow::Result<()> {
 /// Lists the sources of the crates, without those of tests.
 fn sources(crates: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut folders = Vec::new();
     for member in std::fs::read_dir(crates)? {
-        folders.push(member?.path().join("src"));
+        found.extend(sources_in(&member?.path().join("src"))?);
     }
+    found.sort();
+    Ok(found)
+}
+
+/// Lists the sources in a folder, without those of tests.
+fn sources_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    let mut of_tests = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -47,13 +67,39 @@ fn sources(crates: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         }
     }
+    for file in &found {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("could not read {}", file.display()))?;
+        of_tests.extend(test_modules(&text).map(|name| file.with_extension("").join(name)));
+    }
+    found.retain(|file| {
+        !of_tests
+            .iter()
+            .any(|module| file.starts_with(module) || file.with_extension("") == *module)
+    });
     found.sort();
     Ok(found)
 }
 
+/// Names the modules that a file declares for its tests only.
+fn test_modules(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    let declared = lines.filter(|(first, _)| first.trim() == "#[cfg(test)]");
+    declared.filter_map(|(_, line)| {
+        line.trim().strip_suffix(';')?.rsplit_once("mod ").map(|(_, name)| name)
+    })
+}
+
+/// Returns the text of a file up to the tests at its end.
+fn without_tests(text: &str) -> String {
+    let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
+    code.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// Finds the first line that reads the wall clock, before the tests at the end.
 fn wall_clock(text: &str) -> Option<usize> {
-    let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "#[cfg(test)]");
+    let code = without_tests(text);
+    let code = code.lines().enumerate();
     let reads = |line: &str| WALL_CLOCKS.iter().any(|clock| line.contains(clock));
     code.filter(|(_, line)| !line.trim_start().starts_with("//"))
         .find(|(_, line)| reads(line))
@@ -69,5 +115,8 @@ mod tests {
         assert_eq!(wall_clock("fn a() {}\nlet now = jiff::Timestamp::now();\n"), Some(2));
         assert_eq!(wall_clock("// Timestamp::now\nfn a() {}\n"), None);
         assert_eq!(wall_clock("#[cfg(test)]\nmod tests { SystemTime::now() }\n"), None);
+        let modules: Vec<_> =
+            test_modules("mod a;\n#[cfg(test)]\nmod crash;\n#[cfg(test)]\nmod tests {").collect();
+        assert_eq!(modules, ["crash"]);
     }
 }

@@ -1,10 +1,10 @@
-//! Which kinds Plimsoll brings along, and what happens to an object of one of them at the door.
+//! What both engines and `evaluate` know of a kind: its names, its CRD and its admission.
 
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use crate::{Problem, agones, allocation, autoscaling, multicluster, plimsoll};
+use crate::Problem;
 
 /// A kind that Plimsoll brings along, as both engines and `evaluate` see it.
 pub struct Kind {
@@ -53,29 +53,4 @@ pub struct Admission<'a> {
     pub old: Option<&'a Value>,
     /// The time of the request.
     pub now: Timestamp,
-}
-
-/// Every kind that Plimsoll brings along.
-pub static KINDS: &[&Kind] = &[
-    &agones::GAME_SERVER,
-    &agones::GAME_SERVER_SET,
-    &agones::FLEET,
-    &autoscaling::FLEET_AUTOSCALER,
-    &allocation::GAME_SERVER_ALLOCATION,
-    &multicluster::GAME_SERVER_ALLOCATION_POLICY,
-    &plimsoll::auto_scale_policy::KIND,
-    &plimsoll::container_stats::KIND,
-    &plimsoll::metric_series::KIND,
-    &plimsoll::node_autoscaler::KIND,
-    &plimsoll::node_group::KIND,
-    &plimsoll::scaling_policy::KIND,
-];
-
-/// Finds a kind by what an object says of itself. A missing `apiVersion` is the kind's own.
-pub fn find(api_version: Option<&str>, kind: &str) -> Option<&'static Kind> {
-    let is_it = |k: &&&Kind| {
-        k.kind == kind
-            && api_version.is_none_or(|v| v.split_once('/') == Some((k.group, k.version)))
-    };
-    KINDS.iter().find(is_it).copied()
 }

@@ -8,6 +8,7 @@ pub mod allocation;
 pub mod autoscaling;
 pub mod decode;
 mod kind;
+mod kinds;
 mod labels;
 pub mod multicluster;
 pub mod nodes;
@@ -19,5 +20,6 @@ mod schema;
 mod unset;
 
 pub use decide::duration;
-pub use kind::{Admission, KINDS, Kind, Scope, find};
+pub use kind::{Admission, Kind, Scope};
+pub use kinds::{KINDS, find};
 pub use problem::{CauseType, Problem, prefixed, refusal};

@@ -70,6 +70,14 @@ mod tests {
     }
 
     #[test]
+    fn members_are_in_the_order_of_their_names() {
+        // A dependency that switches on `preserve_order` of serde_json for the whole build breaks this module silently.
+        let object = json!({"b": 1, "a": 2});
+        let names: Vec<&String> = object.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
     fn what_members_were_is_found_in_one_pass() {
         let (old, new) = (json!({"z": 0, "b": 1, "c": 2}), json!({"z": 5, "a": 3, "c": 4}));
         let mut before = Before::of(Some(&old));

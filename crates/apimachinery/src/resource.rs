@@ -173,6 +173,14 @@ impl Resource {
     }
 }
 
+/// Splits a key into namespace and name.
+pub fn split_key(key: &str) -> (Option<&str>, &str) {
+    match key.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, key),
+    }
+}
+
 /// Joins a group and a version as objects write them.
 pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { [group, "/", version].concat() }

@@ -1,9 +1,12 @@
 //! An informer cache: the objects of one kind, as the API server last reported them.
 //!
 //! A cache follows a watch, and also takes in the answer to each write of this process before the watch delivers it: the next
-//! reconciliation sees what the previous one did. Resource versions decide which of two objects is newer.
+//! reconciliation sees what the previous one did. Resource versions decide which of two objects is newer. An object is decoded once:
+//! what is not newer than the held entry, as the watch's echo of an own write, is dropped by its version.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod contents;
+mod subscription;
+
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,9 +19,12 @@ use process::Random;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::unreadable::Skipped;
-use crate::watch::watch as watch_events;
-use crate::{Key, Lenient};
+use crate::Key;
+use crate::undecoded::Undecoded;
+use crate::watch::watch_reporting;
+use contents::{Contents, Versioned};
+use subscription::Subscribers;
+pub use subscription::Subscription;
 
 /// What a cache keeps of an object.
 pub trait CacheEntry: Send + Sync + Sized + 'static {
@@ -30,61 +36,59 @@ pub trait CacheEntry: Send + Sync + Sized + 'static {
         + Send
         + Sync
         + 'static;
+
     /// Makes an entry from an object.
     fn from_object(object: Self::Object) -> Self;
+
+    /// Makes an entry from the JSON text of an object.
+    fn decode(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text).map(Self::from_object)
+    }
+
+    /// Keeps the JSON text that the entry was decoded from. Called only by a cache that keeps texts.
+    #[expect(clippy::boxed_local, reason = "entries that keep the text own it")]
+    fn with_text(self, _text: Box<str>) -> Self {
+        self
+    }
+
     /// Returns the object's metadata.
     fn meta(&self) -> &ObjectMeta;
 }
 
-/// Receives the old and the new entry of each change, in order. It must be quick, and must not read the cache.
-type Subscriber<E> = Box<dyn Fn(Option<&Arc<E>>, Option<&Arc<E>>) + Send + Sync>;
-
 /// The objects of one kind.
 pub struct Cache<E: CacheEntry> {
     contents: RwLock<Contents<E>>,
-    subscribers: RwLock<Vec<Subscriber<E>>>,
-    synced: watch::Sender<bool>,
+    subscribers: Arc<Subscribers<E>>,
+    progress: watch::Sender<Progress>,
+    keeps_text: bool,
 }
 
-struct Contents<E> {
-    entries: HashMap<Key, Versioned<E>>,
-    by_owner: HashMap<Arc<str>, BTreeSet<Key>>,
-    /// The newest version that the watch has delivered.
-    watched: u64,
-    /// The keys of the list in progress.
-    listed: Option<HashSet<Key>>,
-    /// How many lists have begun.
+/// How far the watch has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// How many lists are complete.
     lists: u64,
-    /// The objects that cannot be decoded.
-    skipped: Skipped,
-}
-
-struct Versioned<E> {
-    entry: Arc<E>,
-    version: u64,
-    /// How many lists had begun when it was inserted.
-    lists: u64,
+    /// Whether a request has failed.
+    has_failed: bool,
 }
 
 impl<E: CacheEntry> Default for Cache<E> {
     fn default() -> Self {
-        let contents = Contents {
-            entries: HashMap::new(),
-            by_owner: HashMap::new(),
-            watched: 0,
-            listed: None,
-            lists: 0,
-            skipped: Skipped::new(E::Object::kind(&())),
-        };
         Self {
-            contents: RwLock::new(contents),
-            subscribers: RwLock::default(),
-            synced: watch::Sender::new(false),
+            contents: RwLock::new(Contents::default()),
+            subscribers: Arc::default(),
+            progress: watch::Sender::default(),
+            keeps_text: false,
         }
     }
 }
 
 impl<E: CacheEntry> Cache<E> {
+    /// Returns a cache whose entries keep the JSON text of their objects, if `keeps_text`.
+    pub fn new(keeps_text: bool) -> Self {
+        Self { keeps_text, ..Self::default() }
+    }
+
     /// Returns an object.
     pub fn get(&self, key: &Key) -> Option<Arc<E>> {
         self.read().entries.get(key).map(|held| Arc::clone(&held.entry))
@@ -102,12 +106,30 @@ impl<E: CacheEntry> Cache<E> {
         keys.filter_map(|key| contents.entries.get(key)).map(|held| map(&held.entry)).collect()
     }
 
+    /// Returns how many objects are skipped at present because they cannot be decoded.
+    pub fn unreadable(&self) -> usize {
+        self.read().unreadable.len()
+    }
+
+    /// Decodes the answer to a request, without inserting it. The text is kept if this cache keeps texts.
+    pub fn decode(&self, text: String) -> serde_json::Result<Arc<E>> {
+        let entry = E::decode(&text)?;
+        Ok(Arc::new(if self.keeps_text { entry.with_text(text.into_boxed_str()) } else { entry }))
+    }
+
     /// Inserts the answer to a write of this process.
     pub fn insert(&self, object: E::Object) {
+        self.insert_entry(Arc::new(E::from_object(object)));
+    }
+
+    /// Inserts the answer to a request of this process.
+    pub fn insert_entry(&self, entry: Arc<E>) {
+        let (key, version) = (Key::from_meta(entry.meta()), resource_version(entry.meta()));
         let mut contents = self.write();
-        // The watch is past it: it has delivered this write, and perhaps the object's deletion.
-        if resource_version(object.meta()) > contents.watched {
-            self.apply(&mut contents, object);
+        let is_held = |held: &Versioned<E>| held.entry.meta().uid == entry.meta().uid;
+        // Otherwise the watch is past it: it has delivered this write, and the object's deletion.
+        if version > contents.watched || contents.entries.get(&key).is_some_and(is_held) {
+            self.apply(&mut contents, key, version, entry);
         }
     }
 
@@ -120,54 +142,73 @@ impl<E: CacheEntry> Cache<E> {
         }
     }
 
-    /// Calls `subscriber` with every change from now on.
+    /// Calls `subscriber` with the old and the new entry of each change, in order, until the returned guard is dropped; first with every
+    /// object that is present, as if it were new. It must be quick and must not use the cache, which is locked meanwhile.
     pub fn subscribe(
         &self,
         subscriber: impl Fn(Option<&Arc<E>>, Option<&Arc<E>>) + Send + Sync + 'static,
-    ) {
-        let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.push(Box::new(subscriber));
+    ) -> Subscription {
+        // Nothing changes for as long as this is held.
+        let contents = self.read();
+        contents.entries.values().for_each(|held| subscriber(None, Some(&held.entry)));
+        self.subscribers.add(Box::new(subscriber))
     }
 
     /// Waits until the first list is complete.
     pub async fn synced(&self) {
-        let mut synced = self.synced.subscribe();
+        self.progress(|progress| progress.lists > 0).await;
+    }
+
+    /// Waits until the first list is complete or a request for it has failed.
+    pub async fn synced_or_failed(&self) {
+        self.progress(|progress| progress.lists > 0 || progress.has_failed).await;
+    }
+
+    /// Waits until more than `known` lists are complete, and returns how many are.
+    pub async fn next_list(&self, known: u64) -> u64 {
+        self.progress(|progress| progress.lists > known).await.lists
+    }
+
+    async fn progress(&self, is_enough: impl FnMut(&Progress) -> bool) -> Progress {
+        let mut progress = self.progress.subscribe();
+        let found = progress.wait_for(is_enough).await.map(|progress| *progress);
         // It fails only when the cache is gone, and then nothing waits for it.
-        let _ = synced.wait_for(|synced| *synced).await;
+        found.unwrap_or_default()
     }
 
     /// Follows a watch for as long as it is polled. An object that cannot be decoded is skipped: its last known state stays.
     pub async fn run(
         &self,
-        api: Api<Lenient<E::Object>>,
+        api: Api<Undecoded<E::Object>>,
         config: watcher::Config,
         random: &Random,
     ) {
-        let mut events = pin!(watch_events(api, config, random.clone()));
+        let failed = || {
+            self.progress
+                .send_if_modified(|progress| !std::mem::replace(&mut progress.has_failed, true));
+        };
+        let mut events = pin!(watch_reporting(api, config, random.clone(), failed));
         while let Some(event) = events.next().await {
             self.handle(event);
         }
     }
 
-    fn handle(&self, event: Event<Lenient<E::Object>>) {
-        let mut contents = self.write();
+    fn handle(&self, event: Event<Undecoded<E::Object>>) {
         match event {
-            Event::Init => {
-                contents.listed = Some(HashSet::new());
-                contents.lists += 1;
-            }
+            Event::Init => self.write().begin_list(),
             Event::InitApply(object) => {
                 let key = Key::from_meta(object.meta());
-                contents.listed.get_or_insert_default().insert(key);
-                self.observe(&mut contents, object);
+                self.write().listed.get_or_insert_default().insert(key);
+                self.observe(object);
             }
-            Event::InitDone => self.finish_list(&mut contents),
-            Event::Apply(object) => self.observe(&mut contents, object),
+            Event::InitDone => self.finish_list(),
+            Event::Apply(object) => self.observe(object),
             Event::Delete(object) => {
                 let key = Key::from_meta(object.meta());
                 let version = resource_version(object.meta());
+                let mut contents = self.write();
                 contents.watched = contents.watched.max(version);
-                contents.skipped.remove(&key);
+                contents.unreadable.remove(&key);
                 if contents.entries.get(&key).is_some_and(|held| held.version <= version) {
                     self.drop_entry(&mut contents, &key);
                 }
@@ -175,58 +216,50 @@ impl<E: CacheEntry> Cache<E> {
         }
     }
 
-    /// Removes what the complete list does not name. An object that this process wrote after the list began may be newer than the
-    /// list; one from before it was deleted while no watch was open.
-    fn finish_list(&self, contents: &mut Contents<E>) {
-        let listed = contents.listed.take().unwrap_or_default();
-        let is_gone = |(key, held): &(&Key, &Versioned<E>)| {
-            let may_be_newer = held.version > contents.watched && held.lists == contents.lists;
-            !listed.contains(*key) && !may_be_newer
-        };
-        let gone: Vec<Key> =
-            contents.entries.iter().filter(is_gone).map(|(key, _)| key.clone()).collect();
-        gone.iter().for_each(|key| self.drop_entry(contents, key));
-        contents.skipped.retain(&listed);
-        self.synced.send_replace(true);
-    }
-
-    fn observe(&self, contents: &mut Contents<E>, object: Lenient<E::Object>) {
-        contents.watched = contents.watched.max(resource_version(object.meta()));
-        let key = Key::from_meta(object.meta());
-        match object.readable() {
-            Some(object) => {
-                contents.skipped.remove(&key);
-                self.apply(contents, object);
-            }
-            None => contents.skipped.insert(key),
+    /// Removes what the complete list does not name.
+    fn finish_list(&self) {
+        let mut contents = self.write();
+        for key in contents.finish_list() {
+            self.drop_entry(&mut contents, &key);
         }
+        drop(contents);
+        self.progress.send_modify(|progress| progress.lists += 1);
     }
 
-    fn apply(&self, contents: &mut Contents<E>, object: E::Object) {
+    /// Takes in an object that the watch has delivered. It is decoded only if it is newer than the held entry, and without the lock.
+    fn observe(&self, object: Undecoded<E::Object>) {
         let (key, version) = (Key::from_meta(object.meta()), resource_version(object.meta()));
-        if contents.entries.get(&key).is_some_and(|held| held.version >= version) {
+        if self.write().skip_known(&key, version) {
             return;
         }
-        let entry = Arc::new(E::from_object(object));
-        let held = Versioned { entry: Arc::clone(&entry), version, lists: contents.lists };
-        let old = contents.entries.insert(key.clone(), held).map(|held| held.entry);
-        let (was, is) = (old.as_deref().and_then(owner), owner(&*entry));
-        if was != is {
-            was.inspect(|uid| contents.unlink(uid, &key));
-            is.inspect(|uid| contents.link(uid, &key));
+        let decoded = E::decode(object.text());
+        let mut contents = self.write();
+        contents.watched = contents.watched.max(version);
+        match decoded {
+            Ok(entry) => {
+                contents.unreadable.remove(&key);
+                let entry =
+                    if self.keeps_text { entry.with_text(object.into_text()) } else { entry };
+                self.apply(&mut contents, key, version, Arc::new(entry));
+            }
+            Err(reason) => {
+                object.log_unreadable(&reason);
+                contents.unreadable.insert(key);
+            }
         }
-        self.notify(old.as_ref(), Some(&entry));
+    }
+
+    fn apply(&self, contents: &mut Contents<E>, key: Key, version: u64, entry: Arc<E>) {
+        if !contents.holds(&key, version) {
+            let old = contents.replace(key, version, Arc::clone(&entry));
+            self.subscribers.notify(old.as_ref(), Some(&entry));
+        }
     }
 
     fn drop_entry(&self, contents: &mut Contents<E>, key: &Key) {
-        let Some(held) = contents.entries.remove(key) else { return };
-        owner(&*held.entry).inspect(|uid| contents.unlink(uid, key));
-        self.notify(Some(&held.entry), None);
-    }
-
-    fn notify(&self, old: Option<&Arc<E>>, new: Option<&Arc<E>>) {
-        let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        subscribers.iter().for_each(|subscriber| subscriber(old, new));
+        if let Some(old) = contents.remove(key) {
+            self.subscribers.notify(Some(&old), None);
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Contents<E>> {
@@ -235,21 +268,6 @@ impl<E: CacheEntry> Cache<E> {
 
     fn write(&self) -> RwLockWriteGuard<'_, Contents<E>> {
         self.contents.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<E> Contents<E> {
-    fn link(&mut self, uid: &str, key: &Key) {
-        self.by_owner.entry(uid.into()).or_default().insert(key.clone());
-    }
-
-    fn unlink(&mut self, uid: &str, key: &Key) {
-        if let Some(keys) = self.by_owner.get_mut(uid) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.by_owner.remove(uid);
-            }
-        }
     }
 }
 

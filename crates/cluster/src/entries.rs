@@ -1,39 +1,19 @@
-//! What caches keep of our own kinds: the object without its field managers, with the defaults that admission gives it.
+//! What caches keep of each kind: the object without its field managers, with the defaults that admission gives it.
 
-use std::sync::Arc;
+mod gameserver;
+mod node;
+mod pod;
 
-use api::agones::{Fleet, GameServer, GameServerSet};
+use api::agones::{Fleet, GameServerSet};
 use api::autoscaling::FleetAutoscaler;
-use decide::gameserver;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::CacheEntry;
-
-/// A game server, and its view for decisions.
-#[derive(Debug)]
-pub struct CachedGameServer {
-    /// The object.
-    pub object: GameServer,
-    /// What decisions read of it.
-    pub view: Arc<gameserver::GameServer>,
-    /// Whether it was stored without its defaults, because no webhook admitted it. Here it has them.
-    pub is_bare: bool,
-}
-
-impl CacheEntry for CachedGameServer {
-    type Object = GameServer;
-
-    fn from_object(mut object: GameServer) -> Self {
-        object.metadata.managed_fields = None;
-        let is_bare = object.fill();
-        let view = Arc::new(object.view());
-        Self { object, view, is_bare }
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.object.metadata
-    }
-}
+pub use gameserver::CachedGameServer;
+pub use node::{CachedNode, CachedNodeSpec, CachedNodeStatus};
+pub use pod::{
+    CachedPod, CachedPodSpec, CachedPodStatus, HOST_PORTS_ANNOTATION, PodCondition, PodIp,
+};
 
 impl CacheEntry for Fleet {
     type Object = Self;

@@ -58,7 +58,19 @@ impl EventRecorder {
     ) where
         K: Resource<DynamicType = ()>,
     {
-        let about = about.object_ref(&());
+        let source = EventSource { component: Some(source.to_owned()), host: None };
+        self.record_from(about.object_ref(&()), source, event_type, reason, note);
+    }
+
+    /// Records an event about a reference to an object, or to a part of one; `source` names the reporting component and its host.
+    pub fn record_from(
+        &self,
+        about: ObjectReference,
+        source: EventSource,
+        event_type: EventType,
+        reason: &str,
+        note: String,
+    ) {
         let now = self.clock.now();
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name = about.name.as_deref().unwrap_or_default();
@@ -76,9 +88,9 @@ impl EventRecorder {
             reason: Some(reason.to_owned()),
             action: Some(reason.to_owned()),
             message: Some(note),
-            source: Some(EventSource { component: Some(source.to_owned()), host: None }),
-            reporting_component: Some(source.to_owned()),
-            reporting_instance: Some("plimsoll".to_owned()),
+            reporting_component: source.component.clone(),
+            reporting_instance: source.host.clone().or_else(|| Some("plimsoll".to_owned())),
+            source: Some(source),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
             event_time: Some(MicroTime(now)),

@@ -5,6 +5,7 @@
 //! decoded is a failure each time.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
@@ -28,10 +29,25 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     K::DynamicType: Default,
 {
+    watch_reporting(api, config, random, || ())
+}
+
+/// Returns the events of a watch, without end, and calls `on_failure` at each failure.
+pub(crate) fn watch_reporting<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    random: Random,
+    on_failure: impl Fn() + Send + Sync,
+) -> impl Stream<Item = Event<K>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Default,
+{
+    let on_failure = Arc::new(on_failure);
     let kind = K::kind(&K::DynamicType::default()).into_owned();
     let events = watcher(api, config).boxed();
     futures::stream::unfold((events, Backoff::default()), move |(mut events, mut backoff)| {
-        let (kind, random) = (kind.clone(), random.clone());
+        let (kind, random, on_failure) = (kind.clone(), random.clone(), Arc::clone(&on_failure));
         async move {
             loop {
                 match events.next().await? {
@@ -42,13 +58,15 @@ where
                         return Some((event, (events, backoff)));
                     }
                     Err(error) => {
+                        on_failure();
                         let retry_after = backoff.next(&random);
-                        tracing::warn!(
-                            error = %crate::error::explain(&error),
-                            kind,
-                            ?retry_after,
-                            "watch failed; retrying"
-                        );
+                        let error = crate::error::explain(&error);
+                        // What fails in the same way again and again is logged once.
+                        if backoff.is_news(&error) {
+                            tracing::warn!(error, kind, ?retry_after, "watch failed; retrying");
+                        } else {
+                            tracing::debug!(error, kind, ?retry_after, "watch failed; retrying");
+                        }
                         tokio::time::sleep(retry_after).await;
                     }
                 }
@@ -61,6 +79,8 @@ where
 #[derive(Default)]
 struct Backoff {
     failures: u32,
+    /// The last failure since there was progress.
+    last: String,
 }
 
 impl Backoff {
@@ -71,8 +91,15 @@ impl Backoff {
         delay.mul_f64(0.5 + random.fraction() / 2.0)
     }
 
+    /// Whether a failure differs from the one before.
+    fn is_news(&mut self, error: &str) -> bool {
+        let is_news = self.last != error;
+        error.clone_into(&mut self.last);
+        is_news
+    }
+
     fn reset(&mut self) {
-        self.failures = 0;
+        *self = Self::default();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy, Request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -47,18 +47,33 @@ where
     let key = Key::from_meta(meta);
     change["metadata"]["uid"] = json!(meta.uid);
     change["metadata"]["resourceVersion"] = json!(meta.resource_version);
-    let api: Api<E::Object> = api(client, &key);
-    let params = PatchParams::default();
-    let answer = match target {
-        PatchTarget::Object => api.patch(&key.name, &params, &Patch::Merge(change)).await,
-        PatchTarget::Status => api.patch_status(&key.name, &params, &Patch::Merge(change)).await,
-    };
+    let answer = send_patch::<E::Object>(client, &key, target, &change).await;
+    let answer = answer.and_then(|text| cache.decode(text).map_err(kube::Error::SerdeError));
     match answer.map_err(Error::api(what)) {
-        Ok(object) => cache.insert(object),
+        Ok(entry) => cache.insert_entry(entry),
         Err(error) if error.is_not_found() => cache.remove(&key, meta.uid.as_deref()),
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// Sends a merge patch, and returns the text of the answer.
+async fn send_patch<K>(
+    client: &Client,
+    key: &Key,
+    target: PatchTarget,
+    change: &Value,
+) -> Result<String, kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let request = Request::new(api::<K>(client, key).resource_url());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(change));
+    let request = match target {
+        PatchTarget::Object => request.patch(&key.name, &params, &patch),
+        PatchTarget::Status => request.patch_subresource("status", &key.name, &params, &patch),
+    };
+    client.request_text(request.map_err(kube::Error::BuildRequest)?).await
 }
 
 /// Deletes the object that was observed, and its dependents in the background. It is no error if it no longer exists.

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::{CachedGameServer, EventRecorder, Key, WorkQueue};
+use cluster::{CachedGameServer, Caches, EventRecorder, Key, Subscription, WorkQueue};
 use kube::Client;
 use process::Clock;
 
 use crate::gameserver::Waiting;
 use crate::gameserverset::Kept;
+use crate::node_index::NodeIndex;
 use crate::ports::HostPorts;
 use crate::settings::Settings;
-use crate::stores::Stores;
 
-/// What every controller works with, for as long as it is the active one.
+/// What every controller works with for the length of a leadership term.
 pub struct Context {
     /// The way to the API.
     pub client: Client,
@@ -20,8 +20,10 @@ pub struct Context {
     pub settings: Settings,
     /// The time.
     pub clock: Clock,
-    /// What is there.
-    pub stores: Stores,
+    /// The objects of the cluster.
+    pub caches: Arc<Caches>,
+    /// The game servers of each node.
+    pub nodes: NodeIndex,
     /// Where to say what was done.
     pub events: EventRecorder,
     /// What is to be looked at.
@@ -47,11 +49,18 @@ pub struct Queues {
 }
 
 impl Context {
-    pub(crate) fn new(client: Client, settings: Settings, events: EventRecorder) -> Arc<Self> {
-        let stores = Stores::new();
-        let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &stores, &[])));
+    /// Begins a leadership term on top of the caches, which are complete. What follows them does so until the subscriptions are dropped; they
+    /// are not part of the context, since subscribers may hold it.
+    pub(crate) fn new(
+        client: Client,
+        caches: Arc<Caches>,
+        settings: Settings,
+        events: EventRecorder,
+    ) -> (Arc<Self>, Vec<Subscription>) {
+        let (nodes, subscriptions) = NodeIndex::following(&caches);
+        let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &caches, &[])));
         let released = Arc::clone(&ports);
-        stores.servers.subscribe(move |old, new| {
+        let releasing = caches.servers.subscribe(move |old, new| {
             let uid = |server: Option<&Arc<CachedGameServer>>| {
                 server.and_then(|s| s.object.metadata.uid.clone())
             };
@@ -61,17 +70,20 @@ impl Context {
         });
         let (queues, clock) = (Queues::default(), settings.clock.clone());
         let (waiting, kept) = Default::default();
-        Arc::new(Self { client, settings, clock, stores, events, queues, waiting, kept, ports })
+        let cx =
+            Self { client, settings, clock, caches, nodes, events, queues, waiting, kept, ports };
+        cx.seed_ports();
+        (Arc::new(cx), subscriptions.into_iter().chain([releasing]).collect())
     }
 
-    /// Begins anew with the host ports of what is there.
-    pub(crate) fn seed_ports(&self) {
-        let servers = self.stores.servers.all();
-        let seeded = HostPorts::seeded(&self.settings.port_ranges, &self.stores, &servers);
+    /// Takes the host ports of the game servers that exist.
+    fn seed_ports(&self) {
+        let servers = self.caches.servers.all();
+        let seeded = HostPorts::seeded(&self.settings.port_ranges, &self.caches, &servers);
         *self.ports() = seeded;
-        // Those that went meanwhile were taken back from what was there before.
+        // The ports of those that went meanwhile were released before they were taken here.
         for meta in servers.iter().map(|server| &server.object.metadata) {
-            let now = self.stores.servers.get(&Key::from_meta(meta));
+            let now = self.caches.servers.get(&Key::from_meta(meta));
             if now.is_none_or(|now| now.object.metadata.uid != meta.uid) {
                 self.ports().release(meta.uid.as_deref().unwrap_or_default());
             }

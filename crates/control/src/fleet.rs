@@ -3,26 +3,27 @@
 mod act;
 pub mod observe;
 
-use cluster::{Error, Key, RequeueAt, enqueue_into};
+use cluster::{Error, Key, RequeueAt, Subscription, enqueue_into};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
 
 /// Enqueues a fleet when it or one of its sets changes.
-pub(crate) fn watch(cx: &Arc<Context>) {
+pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let add = enqueue_into(&cx.queues.fleets);
-    cx.stores.fleets.subscribe(move |_, new| {
+    let fleets = cx.caches.fleets.subscribe(move |_, new| {
         if let Some(fleet) = new {
             add(Key::from_meta(&fleet.metadata));
         }
     });
     let add = enqueue_into(&cx.queues.fleets);
-    cx.stores.sets.subscribe(move |old, new| {
+    let sets = cx.caches.sets.subscribe(move |old, new| {
         if let Some(fleet) = new.or(old).and_then(|set| observe::fleet_of(set)) {
             add(fleet);
         }
     });
+    vec![fleets, sets]
 }
 
 /// Reconciles fleets for as long as it is polled.
@@ -43,7 +44,7 @@ async fn reconcile(
     reported: Arc<Reported>,
     cx: Arc<Context>,
 ) -> Result<RequeueAt, Error> {
-    let Some(seen) = observe::fleet(&key, &cx.stores) else {
+    let Some(seen) = observe::fleet(&key, &cx.caches) else {
         reported.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         return Ok(None);
     };

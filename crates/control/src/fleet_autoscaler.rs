@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::autoscaling::FleetAutoscaler;
-use cluster::{Cache, Error, Key, RequeueAt, WorkQueue};
+use cluster::{Error, Key, RequeueAt, WorkQueue};
 use connect::Ask;
 use decide::fleet::{Decision, Policy, settle};
 use jiff::SignedDuration;
-use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -34,7 +33,6 @@ pub const STABILIZATION_ANNOTATION: &str = "plimsoll.dev/scale-down-stabilizatio
 struct Autoscalers {
     cx: Arc<Context>,
     ask: Ask,
-    store: Cache<FleetAutoscaler>,
     queue: Arc<WorkQueue>,
     memories: Arc<Memories>,
     watchers: Arc<Watchers>,
@@ -44,32 +42,23 @@ struct Autoscalers {
 pub(crate) async fn run(cx: Arc<Context>) {
     let all = Arc::new(Autoscalers {
         ask: Ask::new(),
-        store: Cache::default(),
         queue: Arc::default(),
         memories: Arc::default(),
         watchers: Arc::default(),
         cx: Arc::clone(&cx),
     });
-    watch::changes(&all);
-    let api = crate::stores::scoped(&cx.client, cx.settings.namespace.as_deref());
-    let work = async {
-        all.store.synced().await;
-        let turn = |key| {
-            let all = Arc::clone(&all);
-            async move { all.turn(&key).await }
-        };
-        all.queue.run(cx.settings.concurrency, turn).await;
+    let _subscriptions = watch::changes(&all);
+    let turn = |key| {
+        let all = Arc::clone(&all);
+        async move { all.turn(&key).await }
     };
-    tokio::select! {
-        () = all.store.run(api, watcher::Config::default(), &cx.settings.random) => {}
-        () = work => {}
-    }
+    all.queue.run(cx.settings.concurrency, turn).await;
 }
 
 impl Autoscalers {
     /// Looks at one autoscaler's fleet, decides its size, moves it, and says why.
     async fn turn(&self, key: &Key) -> Result<RequeueAt, Error> {
-        let Some(autoscaler) = self.store.get(key) else {
+        let Some(autoscaler) = self.cx.caches.autoscalers.get(key) else {
             self.memories.forget(key);
             return Ok(None);
         };
@@ -79,7 +68,7 @@ impl Autoscalers {
         let wanted = observe::wanted(&autoscaler);
         let policy = wanted.as_ref().map(|wanted| &wanted.policy).ok();
         self.memories.looked(key, &autoscaler, policy.is_some_and(Policy::may_ask));
-        let Some(fleet) = self.cx.stores.fleets.get(&observe::target(&autoscaler)) else {
+        let Some(fleet) = self.cx.caches.fleets.get(&observe::target(&autoscaler)) else {
             record::missing(&autoscaler, self).await?;
             return Ok(Some(Instant::now() + interval(&autoscaler)));
         };

@@ -10,16 +10,16 @@ pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;
 
-use cluster::{Error, Key, RequeueAt, enqueue_into};
+use cluster::{CachedNode, Error, Key, RequeueAt, Subscription, enqueue_into};
 use decide::gameserver::Need;
 
 use crate::context::Context;
 
 /// Has a game server looked at when it, its pod or its node changes.
-pub(crate) fn watch(cx: &Arc<Context>) {
+pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let add = enqueue_into(&cx.queues.servers);
     let weak = Arc::downgrade(cx);
-    cx.stores.servers.subscribe(move |old, new| match (old, new) {
+    let servers = cx.caches.servers.subscribe(move |old, new| match (old, new) {
         (_, Some(server)) => add(Key::from_meta(&server.object.metadata)),
         (Some(gone), None) => {
             let key = Key::from_meta(&gone.object.metadata);
@@ -29,14 +29,14 @@ pub(crate) fn watch(cx: &Arc<Context>) {
     });
     let add = enqueue_into(&cx.queues.servers);
     // A pod has the name of its game server.
-    cx.stores.pods.subscribe(move |old, new| {
+    let pods = cx.caches.pods.subscribe(move |old, new| {
         if let Some(pod) = new.or(old) {
             add(Key::from_meta(&pod.metadata));
         }
     });
     let (add, weak) = (enqueue_into(&cx.queues.servers), Arc::downgrade(cx));
-    cx.stores.nodes.subscribe(move |old, new| {
-        let is_same = |(old, new): (&Arc<crate::stores::Host>, &Arc<crate::stores::Host>)| {
+    let nodes = cx.caches.nodes.subscribe(move |old, new| {
+        let is_same = |(old, new): (&Arc<CachedNode>, &Arc<CachedNode>)| {
             old.status.addresses == new.status.addresses
                 && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
         };
@@ -46,9 +46,10 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         }
         if let (Some(node), Some(cx)) = (new.or(old), weak.upgrade()) {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            cx.stores.on_node(name).into_iter().for_each(&add);
+            cx.nodes.pods_on(name).into_iter().for_each(&add);
         }
     });
+    vec![servers, pods, nodes]
 }
 
 /// Works on game servers for as long as it is polled.
@@ -59,7 +60,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
 
 /// Looks at one game server and does the one thing that it needs.
 async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
-    let Some(seen) = observe::server(&key, &cx.stores) else { return Ok(None) };
+    let Some(seen) = observe::server(&key, &cx.caches) else { return Ok(None) };
     let again = waiting::tell(&seen, &cx);
     match decide::gameserver::next(&seen.seen) {
         Need::Nothing => Ok(again),

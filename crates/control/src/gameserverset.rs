@@ -10,17 +10,16 @@ pub(crate) use status::replace;
 use std::sync::Arc;
 
 use api::agones::{FLEET_LABEL, GameServerSet};
-use cluster::{CachedGameServer, Error, Key, RequeueAt, enqueue_into};
+use cluster::{CachedGameServer, Caches, Error, Key, RequeueAt, Subscription, enqueue_into};
 use decide::fleet::{Limits, Mode};
 use decide::gameserver::GameServer;
 
 use crate::context::Context;
-use crate::stores::Stores;
 
 /// Has a set looked at when it or one of its game servers changes.
-pub(crate) fn watch(cx: &Arc<Context>) {
+pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
-    cx.stores.sets.subscribe(move |old, new| {
+    let sets = cx.caches.sets.subscribe(move |old, new| {
         let Some(set) = new else {
             old.map(|set| Key::from_meta(&set.metadata)).into_iter().for_each(|key| {
                 size(key.clone());
@@ -38,7 +37,7 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         }
     });
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
-    cx.stores.servers.subscribe(move |old, new| {
+    let servers = cx.caches.servers.subscribe(move |old, new| {
         let Some(set) = new.or(old).and_then(|server| set_of(server)) else { return };
         let view = |server: &Arc<CachedGameServer>| Arc::clone(&server.view);
         if changes_size(old.map(view).as_deref(), new.map(view).as_deref()) {
@@ -46,6 +45,7 @@ pub(crate) fn watch(cx: &Arc<Context>) {
         }
         sums(set);
     });
+    vec![sets, servers]
 }
 
 /// Works on sets for as long as it is polled.
@@ -60,16 +60,16 @@ pub(crate) async fn run(cx: Arc<Context>) {
 
 /// Looks at one set and makes it as large as it should be.
 async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
-    let Some(set) = cx.stores.sets.get(&key) else {
+    let Some(set) = cx.caches.sets.get(&key) else {
         cx.kept.forget(&key);
         return Ok(None);
     };
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
-    let servers = cx.stores.servers.owned(uid, |server| Arc::clone(&server.view));
-    let mode = mode(&set, &cx.stores);
+    let servers = cx.caches.servers.owned(uid, |server| Arc::clone(&server.view));
+    let mode = mode(&set, &cx.caches);
     let (view, now) = (set.view(mode), cx.clock.now());
     let (pass, marked) = {
-        let (nodes, limits, overflow) = (cx.stores.occupancy(), Limits::of(mode), set.overflow());
+        let (nodes, limits, overflow) = (cx.nodes.occupancy(), Limits::of(mode), set.overflow());
         let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, now);
         let marked = overflow.map(|(labels, annotations)| {
             decide::fleet::overflow(&view, &labels, &annotations, &servers, &nodes)
@@ -84,10 +84,10 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
 }
 
 /// Whose results a set gets: its fleet's, or its own where it has none.
-fn mode(set: &GameServerSet, stores: &Stores) -> Mode {
+fn mode(set: &GameServerSet, caches: &Caches) -> Mode {
     let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let fleet = fleet.and_then(|name| stores.fleets.get(&Key::new(namespace, name.as_str())));
+    let fleet = fleet.and_then(|name| caches.fleets.get(&Key::new(namespace, name.as_str())));
     fleet.map_or_else(|| set.mode(), |fleet| fleet.mode())
 }
 

@@ -5,12 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use api::agones::GameServer;
-use cluster::{CachedGameServer, Key};
+use cluster::{CachedGameServer, CachedPod, Caches, Key};
 use decide::gameserver::ports::{self, Port, PortOwner, PortsError};
 use jiff::Timestamp;
-
-use crate::pod::Pod;
-use crate::stores::Stores;
 
 /// The host ports of every range.
 pub(crate) struct HostPorts(ports::HostPorts);
@@ -19,10 +16,10 @@ impl HostPorts {
     /// Begins with the nodes, servers and pods that are there.
     pub(crate) fn seeded(
         ranges: &BTreeMap<String, RangeInclusive<u16>>,
-        stores: &Stores,
+        caches: &Caches,
         servers: &[Arc<CachedGameServer>],
     ) -> Self {
-        let nodes: Vec<Arc<str>> = stores
+        let nodes: Vec<Arc<str>> = caches
             .nodes
             .all()
             .iter()
@@ -30,7 +27,7 @@ impl HostPorts {
             .map(|node| Key::from_meta(&node.metadata).name)
             .collect();
         let owner = |server: &Arc<CachedGameServer>| {
-            let pod = stores.pods.get(&Key::from_meta(&server.object.metadata));
+            let pod = caches.pods.get(&Key::from_meta(&server.object.metadata));
             let pod =
                 pod.filter(|pod| cluster::owner(&**pod) == server.object.metadata.uid.as_deref());
             port_owner(&server.object, pod.as_deref())
@@ -44,14 +41,14 @@ impl HostPorts {
     pub(crate) fn pick_again(
         &mut self,
         server: &GameServer,
-        pod: &Pod,
+        pod: &CachedPod,
         now: Timestamp,
     ) -> Result<(), Timestamp> {
         self.0.pick_again(&port_owner(server, Some(pod)), now)
     }
 
     /// Avoids the ports of a server for a while: something else has them.
-    pub(crate) fn avoid(&mut self, server: &GameServer, pod: Option<&Pod>, now: Timestamp) {
+    pub(crate) fn avoid(&mut self, server: &GameServer, pod: Option<&CachedPod>, now: Timestamp) {
         self.0.avoid(&port_owner(server, pod), now);
     }
 
@@ -59,7 +56,7 @@ impl HostPorts {
     pub(crate) fn assign(
         &mut self,
         server: &GameServer,
-        pod: Option<&Pod>,
+        pod: Option<&CachedPod>,
         now: Timestamp,
     ) -> Result<Vec<Port>, PortsError> {
         self.0.expire(now);
@@ -67,7 +64,7 @@ impl HostPorts {
     }
 
     /// Notes the ports that a server turned out to have.
-    pub(crate) fn take_over(&mut self, server: &GameServer, pod: &Pod) {
+    pub(crate) fn take_over(&mut self, server: &GameServer, pod: &CachedPod) {
         self.0.take_over(&port_owner(server, Some(pod)));
     }
 
@@ -78,14 +75,14 @@ impl HostPorts {
 }
 
 /// Returns what the choice of host ports depends on.
-pub(crate) fn port_owner(server: &GameServer, pod: Option<&Pod>) -> PortOwner {
+pub(crate) fn port_owner(server: &GameServer, pod: Option<&CachedPod>) -> PortOwner {
     let node = server.status.as_ref().map(|status| status.node_name.as_str());
     let node = node.filter(|node| !node.is_empty());
     let node = node.or_else(|| pod.and_then(|pod| pod.spec.node_name.as_deref()));
     PortOwner {
         uid: server.metadata.uid.as_deref().unwrap_or_default().into(),
         ports: server.spec.ports_view(),
-        pod_ports: pod.and_then(Pod::host_ports),
+        pod_ports: pod.and_then(CachedPod::host_ports),
         node: node.map(Into::into),
     }
 }

@@ -1,9 +1,10 @@
 //! Which controllers run, and when? All that were asked for, while this process is the active one.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use cluster::EventRecorder;
+use cluster::{CachedKind, Caches, EventRecorder, Subscription};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -41,13 +42,14 @@ impl Part {
         }
     }
 
-    fn watch(self, cx: &Arc<Context>) {
+    /// Has its objects reconciled when something changes, until the subscriptions are dropped.
+    fn watch(self, cx: &Arc<Context>) -> Vec<Subscription> {
         match self {
             Self::GameServer => gameserver::watch(cx),
             Self::GameServerSet => gameserverset::watch(cx),
             Self::Fleet => fleet::watch(cx),
-            // It watches its own kind too, and begins with everything it finds there.
-            Self::FleetAutoscaler => {}
+            // It subscribes when it runs.
+            Self::FleetAutoscaler => Vec::new(),
         }
     }
 
@@ -61,21 +63,31 @@ impl Part {
     }
 }
 
-/// Runs controllers until `stop` is ready. With a lease they run while it is ours, and what is under way ends at once when it is lost;
-/// dropping the future does the same.
+/// Returns the kinds that controllers need in the caches.
+pub fn required_kinds(parts: &[Part]) -> BTreeSet<CachedKind> {
+    use CachedKind::{Fleet, FleetAutoscaler, GameServer, GameServerSet, Node, Pod};
+    let shared = [Fleet, GameServerSet, GameServer, Pod, Node].into_iter();
+    let shared = shared.filter(|_| !parts.is_empty());
+    let own = parts.contains(&Part::FleetAutoscaler).then_some(FleetAutoscaler);
+    shared.chain(own).collect()
+}
+
+/// Runs controllers until `stop` is ready, on caches that follow the kinds they require. With a lease they run while it is ours, and what is
+/// in progress ends at once when it is lost; dropping the future does the same.
 pub async fn run(
     client: Client,
+    caches: Arc<Caches>,
     settings: Settings,
     parts: &[Part],
     stop: impl Future<Output = ()>,
 ) {
     settings.gates.warn();
+    let lead = || lead(client.clone(), Arc::clone(&caches), settings.clone(), parts);
     let work = async {
-        match settings.lease.clone() {
-            None => lead(client.clone(), settings.clone(), parts).await,
+        match &settings.lease {
+            None => lead().await,
             Some(terms) => {
-                let lead = || lead(client.clone(), settings.clone(), parts);
-                cluster::run_while_leader(&client, &terms, &settings.clock, lead).await;
+                cluster::run_while_leader(&client, terms, &settings.clock, lead).await;
             }
         }
     };
@@ -88,29 +100,18 @@ pub async fn run(
     }
 }
 
-/// Does the work, from a fresh look at everything.
-async fn lead(client: Client, settings: Settings, parts: &[Part]) {
+/// Runs the controllers for one leadership term, on top of the caches. They may be a moment behind the API server, as they always are: every
+/// write names the version that it was decided on.
+async fn lead(client: Client, caches: Arc<Caches>, settings: Settings, parts: &[Part]) {
+    caches.synced(&required_kinds(parts)).await;
     let (events, mut sending) = EventRecorder::new(client.clone(), settings.clock.clone());
-    let cx = Context::new(client, settings, events);
-    parts.iter().for_each(|part| part.watch(&cx));
-    let following = {
-        let cx = Arc::clone(&cx);
-        async move {
-            cx.stores.run(&cx.client, cx.settings.namespace.as_deref(), &cx.settings.random).await
-        }
-    };
-    let working = async {
-        cx.stores.synced().await;
-        cx.seed_ports();
-        let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
-        tracing::info!(controllers = %names.join(", "), "controllers are active");
-        first_ended(parts.iter().map(|part| (part.name(), part.run(Arc::clone(&cx))))).await
-    };
-    let beside = [("watches", spawned(following).boxed()), ("events", spawned(sending()).boxed())];
-    let (task, cause) = tokio::select! {
-        ended = first_ended(beside) => ended,
-        ended = working => ended,
-    };
+    let (cx, mut subscriptions) = Context::new(client, caches, settings, events);
+    subscriptions.extend(parts.iter().flat_map(|part| part.watch(&cx)));
+    let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
+    tracing::info!(controllers = %names.join(", "), "controllers are active");
+    let controllers = parts.iter().map(|part| (part.name(), part.run(Arc::clone(&cx))));
+    let events = [("events", spawned(sending()).boxed())];
+    let (task, cause) = first_ended(controllers.chain(events)).await;
     tracing::error!(task, cause, "a part of the controllers ended unexpectedly; all of them stop");
 }
 

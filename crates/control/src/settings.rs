@@ -11,8 +11,6 @@ use crate::gates::FeatureGates;
 /// How the controllers are set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The one namespace to look after; `None`: all.
-    pub namespace: Option<String>,
     /// The host ports to give out, by the name of the range. `default` is the one for ports that name none.
     pub port_ranges: BTreeMap<String, RangeInclusive<u16>>,
     /// The SDK server beside each game server.
@@ -49,7 +47,6 @@ pub struct Sidecar {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            namespace: None,
             port_ranges: BTreeMap::from([("default".to_owned(), 7000..=8000)]),
             sidecar: Sidecar::default(),
             gates: FeatureGates::default(),

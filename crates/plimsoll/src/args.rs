@@ -1,4 +1,4 @@
-//! What was typed on the command line.
+//! Command-line arguments.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -9,20 +9,20 @@ use clap_complete::Shell;
 use control::FeatureGates;
 use jiff::Timestamp;
 
-/// One autoscaler for every layer: game-server fleets, services, and the nodes beneath them.
+/// One autoscaler for game-server fleets, services, and the nodes they run on.
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What log lines look like
+    /// Format of log lines
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people, in colour on a terminal unless NO_COLOR is set
+    /// Human-readable lines, in colour on a terminal unless NO_COLOR is set
     Text,
     /// One JSON object per line
     Json,
@@ -49,68 +49,68 @@ pub(crate) enum Command {
     Completions(Completions),
 }
 
-/// Start everything on the embedded engine: a Kubernetes API on this machine, and what runs fleets on it
+/// Start everything on this machine: a Kubernetes API server, scheduler, kubelet and the controllers for fleets
 ///
-/// Objects are kept in the data directory and are there again after a restart. kubectl and any other client use the
-/// kubeconfig that is written there. Ends with Ctrl-C.
+/// Objects are stored in the data directory and survive a restart. A kubeconfig for kubectl and other clients is written
+/// there. Press Ctrl-C to stop.
 #[derive(Parser)]
 pub(crate) struct Up {
-    /// Objects to apply once it is ready (YAML or JSON; `-` is standard input)
+    /// Files with objects to apply after startup (YAML or JSON; `-` is standard input)
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Where objects are kept [default: $XDG_DATA_HOME/plimsoll, or ~/.local/share/plimsoll]
+    /// Directory to store objects in [default: $XDG_DATA_HOME/plimsoll, or ~/.local/share/plimsoll]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Keep everything in memory; nothing outlives the process
+    /// Store objects in memory only; they are lost when the process exits
     #[arg(long)]
     pub(crate) ephemeral: bool,
-    /// How much of the past is kept for watches, in MiB; who watches from further back has to list again. While many write, the
-    /// data directory has up to twice as much of it, and four times as much while a watch lags behind
+    /// Size of the change history for watches, in MiB. A watch from an older resourceVersion gets 410 and has to list again.
+    /// The data directory may hold up to twice as much under heavy writes, and four times as much while a watch is behind
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub(crate) history: usize,
-    /// Where to listen; port 0 takes a free one. An address other than a loopback one lets other machines in
+    /// Address to listen on; port 0 picks a free port. With an address other than loopback, other machines can connect
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7440")]
     pub(crate) listen: SocketAddr,
-    /// Where to write the kubeconfig [default: kubeconfig in the data directory]
+    /// File to write the kubeconfig to [default: kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) allocator: AllocatorArgs,
-    /// Serve Prometheus' metrics here
+    /// Address for Prometheus metrics
     #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Only the API: nothing is scheduled, run or controlled
+    /// Run only the API server, without scheduler, kubelet and controllers
     #[arg(long, conflicts_with_all = ["allocator", "images", "simulated_nodes"])]
     pub(crate) api_only: bool,
-    /// Run a program of this machine for an image; may be given many times
+    /// Run a program on this machine for containers with this image; can be repeated
     #[arg(long = "image", value_name = "IMAGE=PROGRAM", value_parser = image)]
     pub(crate) images: Vec<(String, Vec<String>)>,
-    /// So many nodes on which nothing really runs, instead of this machine: pods there only say that they run, and play
-    /// their annotation `plimsoll.dev/simulate`
+    /// Use this many simulated nodes instead of this machine. Their pods have no processes: they become Running and follow
+    /// the script in their annotation `plimsoll.dev/simulate`
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) simulated_nodes: usize,
     #[command(flatten)]
     pub(crate) gates: Gates,
 }
 
-/// Where and to whom the allocator answers by gRPC and REST.
+/// The allocator's gRPC and REST listener, and its TLS files.
 #[derive(clap::Args)]
 pub(crate) struct AllocatorArgs {
-    /// Answer allocations by gRPC and REST here
+    /// Address for allocation requests over gRPC and REST
     #[arg(long, value_name = "ADDR")]
     pub(crate) allocator: Option<SocketAddr>,
-    /// The folder with tls.crt and tls.key of --allocator; without it only this machine is answered, in plain text
+    /// Directory with tls.crt and tls.key for --allocator. Without it, only a loopback address is allowed, in plain text
     #[arg(long, value_name = "DIR", requires = "allocator")]
     pub(crate) allocator_certificates: Option<PathBuf>,
-    /// The folder with the certificates (.crt, .pem) of those who may call --allocator, or of their authorities; without it only this machine
-    /// may
+    /// Directory with the CA certificates (.crt, .pem) of allowed clients of --allocator, or their own certificates. Without it, only a
+    /// loopback address is allowed
     #[arg(long, value_name = "DIR", requires = "allocator_certificates")]
     pub(crate) allocator_callers: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Gates {
-    /// Agones' feature gates, as A=true&B=false; all are on, and one that is turned off is said
+    /// Agones feature gates, as A=true&B=false. All features are always enabled; disabling one only logs a warning
     #[arg(
         long, value_name = "GATES", env = "FEATURE_GATES", default_value = "", hide_default_value = true,
         value_parser = FeatureGates::parse
@@ -118,35 +118,35 @@ pub(crate) struct Gates {
     pub(crate) feature_gates: FeatureGates,
 }
 
-/// Run the controllers and servers on a cluster, as a deployment there does
+/// Run the controllers and servers against an existing cluster
 ///
-/// Several may run at once: one of them, by a Lease, is active. `plimsoll install` prints a deployment of it.
+/// You can run several replicas: leader election with a Lease makes one of them active. `plimsoll install` prints the manifests for a Deployment.
 #[derive(Parser)]
 pub(crate) struct Run {
-    /// Only these controllers
+    /// Controllers to run
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
     pub(crate) only: Vec<Part>,
-    /// How to reach the API [default: $KUBECONFIG, else that of `plimsoll up`, else ~/.kube/config]
+    /// Kubeconfig file [default: $KUBECONFIG, else the file written by `plimsoll up`, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Reach the API as a pod of the cluster does
+    /// Use the ServiceAccount of this pod to connect to the API server
     #[arg(long, conflicts_with = "kubeconfig")]
     pub(crate) in_cluster: bool,
-    /// Answer admission webhooks here; needs --certificates
+    /// Address for admission webhooks; requires --certificates
     #[arg(long, value_name = "ADDR")]
     pub(crate) webhooks: Option<SocketAddr>,
-    /// Answer for allocation.agones.dev here, to the API server alone; needs --certificates
+    /// Address of the aggregated API allocation.agones.dev, for the API server only; requires --certificates
     #[arg(long, value_name = "ADDR")]
     pub(crate) aggregated_api: Option<SocketAddr>,
-    /// The folder with tls.crt and tls.key that the API server is shown; read again when they change
+    /// Directory with tls.crt and tls.key for --webhooks and --aggregated-api; reloaded when the files change
     #[arg(long, value_name = "DIR")]
     pub(crate) certificates: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) allocator: AllocatorArgs,
-    /// Serve Prometheus' metrics here
+    /// Address for Prometheus metrics
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// The image of the SDK server beside each game server
+    /// Image of the SDK server sidecar of each game server
     #[arg(long, value_name = "IMAGE")]
     pub(crate) sidecar_image: Option<String>,
     #[command(flatten)]
@@ -181,26 +181,26 @@ fn image(text: &str) -> Result<(String, Vec<String>), String> {
     Ok((image.to_owned(), program))
 }
 
-/// Get a game server of a fleet: one that is Ready becomes Allocated, and its address is printed
+/// Allocate a game server of a fleet and print its address
 ///
-/// The request goes through the Kubernetes API, as any other client's. Ends with code 1 when there are not as many.
+/// Creates a GameServerAllocation through the Kubernetes API. The exit code is 1 if fewer game servers than requested could be allocated.
 #[derive(Parser)]
 pub(crate) struct Allocate {
-    /// The fleet
+    /// Name of the fleet
     pub(crate) fleet: String,
-    /// How many game servers
+    /// Number of game servers to allocate
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) count: usize,
-    /// Labels that the game server must have, as KEY=VALUE,…
+    /// Labels that the game servers must have, as KEY=VALUE,…
     #[arg(short = 'l', long, value_name = "LABELS", value_parser = labels)]
     pub(crate) selector: Option<Labels>,
-    /// The namespace of the fleet [default: the kubeconfig's]
+    /// Namespace of the fleet [default: the namespace of the kubeconfig]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// How to reach the API [default: $KUBECONFIG, else that of `plimsoll up`, else ~/.kube/config]
+    /// Kubeconfig file [default: $KUBECONFIG, else the file written by `plimsoll up`, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How to print the answers
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Output,
 }
@@ -209,7 +209,7 @@ pub(crate) struct Allocate {
 #[derive(Clone)]
 pub(crate) struct Labels(pub(crate) Vec<(String, String)>);
 
-/// Reads labels as `KEY=VALUE,…`.
+/// Parses labels in the form `KEY=VALUE,…`.
 fn labels(text: &str) -> Result<Labels, String> {
     let label = |pair: &str| match pair.split_once('=') {
         Some((key, value)) => {
@@ -220,139 +220,140 @@ fn labels(text: &str) -> Result<Labels, String> {
     text.split(',').map(label).collect::<Result<_, _>>().map(Labels)
 }
 
-/// Decide offline: read objects from files, print what would be decided about them, and why
+/// Evaluate objects from files offline, and print each decision with its reasons
 ///
-/// Files hold Kubernetes objects (YAML or JSON, many documents, or a List). A decision is printed for each object that
-/// can be decided with the others as its world; the rest are only validated. Nothing is contacted and nothing is changed.
+/// Files contain Kubernetes objects (YAML or JSON, one or more documents, or a List). A decision is printed for each autoscaler,
+/// policy, allocation and Fleet, based on the other objects in the files. All other objects are only validated. Makes no network
+/// calls and changes nothing.
 #[derive(Parser)]
 #[command(
-    after_help = "Exit code: 0 decided, 2 invalid input (one line per problem: file, document, field, what was expected)."
+    after_help = "Exit code: 0 success, 2 invalid input (one line per problem: file, document, field, expected value)."
 )]
 pub(crate) struct Evaluate {
-    /// A file to read; `-` is standard input; may be given many times
+    /// File to read; `-` is standard input; can be repeated
     #[arg(short, long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
-    /// How to print the decisions
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: Output,
-    /// The moment at which to decide, as RFC 3339 [default: now]
+    /// Time of the evaluation, as RFC 3339 [default: now]
     #[arg(long, value_name = "TIME")]
     pub(crate) now: Option<Timestamp>,
-    /// The present size of the target, where the files do not hold the target itself
+    /// Current size of the target, if the files do not contain the target
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u32>,
 }
 
-/// Run the SDK server beside a game server, or stand in for one on a developer's machine
+/// Run the SDK server, as a sidecar of a game server or locally without a control plane
 ///
-/// As a sidecar it speaks for the GameServer named by --gameserver-name and --pod-namespace. With --local there is no
-/// control plane: the GameServer is made up, or read from a file, and changes at once.
+/// As a sidecar it serves the GameServer named by --gameserver-name and --pod-namespace. With --local it needs no
+/// control plane: the GameServer is a built-in example, or read from a file, and changes take effect immediately.
 #[derive(Parser)]
 pub(crate) struct SdkServer {
-    /// Stand in with no control plane
+    /// Run locally, without a control plane
     #[arg(long, env = "LOCAL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     pub(crate) local: bool,
-    /// With --local: the GameServer, as YAML or JSON; read again whenever the file changes
+    /// With --local: file with the GameServer, as YAML or JSON; reloaded whenever it changes
     #[arg(short, long, env = "FILE", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Where to listen; empty is every address
+    /// Host to listen on; empty means all addresses
     #[arg(long, env = "ADDRESS", value_name = "HOST", default_value = "localhost")]
     pub(crate) address: String,
-    /// The port for gRPC
+    /// Port for gRPC
     #[arg(long, env = "GRPC_PORT", value_name = "PORT", default_value_t = 9357)]
     pub(crate) grpc_port: u16,
-    /// The port for REST
+    /// Port for REST
     #[arg(long, env = "HTTP_PORT", value_name = "PORT", default_value_t = 9358)]
     pub(crate) http_port: u16,
-    /// The port for probes
+    /// Port for health probes
     #[arg(long, env = "HEALTH_PORT", value_name = "PORT", default_value_t = 8080)]
     pub(crate) health_port: u16,
-    /// Where to listen for probes; empty is every address, because kubelets come from outside
+    /// Host to listen on for health probes; empty means all addresses, because the kubelet connects from outside the pod
     #[arg(long, env = "HEALTH_ADDRESS", value_name = "HOST", default_value = "")]
     pub(crate) health_address: String,
-    /// Stand in for a client's conformance test: the calls that it is to make, by name
+    /// Run the conformance test of a client library: the names of the expected calls
     #[arg(long, env = "TEST", value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) test: Vec<String>,
-    /// The client under test, for the log
+    /// Name of the client library under test, for the log
     #[arg(long, env = "SDK_NAME", value_name = "NAME", default_value = "")]
     pub(crate) sdk_name: String,
-    /// Seconds to wait before the start
+    /// Seconds to wait before starting
     #[arg(long, env = "DELAY", value_name = "SECONDS", default_value_t = 0)]
     pub(crate) delay: u64,
-    /// With --local or --test: seconds after which to end; 0 is never
+    /// With --local or --test: seconds after which to exit; 0 means never
     #[arg(long, env = "TIMEOUT", value_name = "SECONDS", default_value_t = 0)]
     pub(crate) timeout: u64,
-    /// The name of the GameServer to speak for
+    /// Name of the GameServer
     #[arg(long, env = "GAMESERVER_NAME", value_name = "NAME")]
     pub(crate) gameserver_name: Option<String>,
-    /// Its namespace
+    /// Namespace of the GameServer
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     pub(crate) pod_namespace: Option<String>,
-    /// The cluster; inside one, it is found without
+    /// Kubeconfig of the cluster; not needed inside a pod
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The least time between two writes [default: 500ms]
+    /// Minimum time between two writes [default: 500ms]
     #[arg(long, env = "REQUEST_RATE_LIMIT", value_name = "DURATION")]
     pub(crate) request_rate_limit: Option<String>,
-    /// Without native sidecars: go on after SIGTERM until the GameServer is Shutdown
+    /// Without native sidecars: keep running after SIGTERM until the GameServer is Shutdown
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true")]
     pub(crate) graceful_termination: bool,
     #[command(flatten)]
     pub(crate) gates: Gates,
-    /// How much to log: Error, Info, Debug or Trace
+    /// Log level: Error, Info, Debug or Trace
     #[arg(long, env = "LOG_LEVEL", value_name = "LEVEL", default_value = "Info")]
     pub(crate) log_level: String,
 }
 
-/// Run the sample game server, as the process runtime does for its image; -- --help shows its flags
+/// Run the sample game server; `-- --help` shows its flags
 #[derive(Parser)]
 pub(crate) struct SampleServer {
-    /// Its flags
+    /// Flags of the sample game server
     #[arg(value_name = "FLAG", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) flags: Vec<OsString>,
 }
 
-/// Print what lets a shell complete command lines of Plimsoll
+/// Print a shell completion script
 #[derive(Parser)]
 #[command(after_help = "In bash: source <(plimsoll completions bash)")]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to print the script for
     pub(crate) shell: Shell,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub(crate) enum Output {
-    /// For people
+    /// Human-readable text
     #[default]
     Text,
-    /// For programs
+    /// JSON
     Json,
 }
 
-/// Print what a cluster needs to run Plimsoll, as manifests
+/// Print the manifests to install Plimsoll on a cluster
 ///
-/// CRDs, accounts and their rights, certificates made on the spot, the Deployment and its Services, the group of allocations,
-/// and the webhooks. Nothing is contacted:
+/// They contain CRDs, ServiceAccounts and roles, newly generated certificates, the Deployment and its Services, the APIService for allocations,
+/// and the admission webhooks. Makes no network calls; apply the output with
 /// `plimsoll install | kubectl apply --server-side -f -`.
 #[derive(Parser)]
 pub(crate) struct Install {
-    /// The namespace that Plimsoll runs in
+    /// Namespace to install Plimsoll in
     #[arg(long, value_name = "NAME", default_value = "plimsoll-system")]
     pub(crate) namespace: String,
-    /// A namespace in which game servers run; may be given many times
+    /// Namespace for game servers; can be repeated
     #[arg(long = "game-namespace", value_name = "NAME", default_value = "default")]
     pub(crate) game_namespaces: Vec<String>,
-    /// The image of Plimsoll
+    /// Image of Plimsoll
     #[arg(long, default_value = concat!("plimsoll:", env!("CARGO_PKG_VERSION")))]
     pub(crate) image: String,
-    /// How many of it run; one of them is active
+    /// Number of replicas; one of them is active
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) replicas: u32,
-    /// A Secret in the namespaces with game servers that a GameServerAllocationPolicy names, to reach another cluster; may be given
-    /// many times. No other Secret can be read
+    /// Secret in the game-server namespaces that a GameServerAllocationPolicy uses to connect to another cluster; can be repeated.
+    /// Plimsoll cannot read any other Secret
     #[arg(long = "cluster-secret", value_name = "NAME")]
     pub(crate) cluster_secrets: Vec<String>,
-    /// Print a script that takes all of it off a cluster again, in the right order
+    /// Print a script that removes everything from a cluster in the right order
     #[arg(long)]
     pub(crate) uninstall: bool,
 }

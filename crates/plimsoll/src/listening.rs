@@ -3,19 +3,20 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use serve::allocator::Door;
+use serve::allocator::Endpoint;
 use serve::tls::Files;
 use tokio::net::TcpListener;
 
 use crate::args::AllocatorArgs;
 
 /// Listens for allocations by gRPC and REST, if that was asked for.
-pub(crate) async fn allocator(args: &AllocatorArgs) -> anyhow::Result<Option<Door>> {
+pub(crate) async fn allocator(args: &AllocatorArgs) -> anyhow::Result<Option<Endpoint>> {
     let Some(address) = args.allocator else { return Ok(None) };
     let callers = args.allocator_callers.clone();
     let folder = args.allocator_certificates.as_deref();
     let tls = folder.map(|folder| Files { callers, ..Files::in_folder(folder) });
-    Ok(Some(Door { listener: listen(address, "--allocator").await?, tls, anyone: false }))
+    let listener = listen(address, "--allocator").await?;
+    Ok(Some(Endpoint { listener, tls, allow_anonymous: false }))
 }
 
 /// Listens on the address of a flag.

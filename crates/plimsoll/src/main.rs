@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     // Before anything else, since this becomes another program.
     let mut typed = std::env::args_os().skip(1);
     if typed.next().is_some_and(|word| word == LAUNCH) {
-        return engine::runtime::launch::main(typed);
+        return kubelet::launch::main(typed);
     }
     let args = args::Args::parse();
     if let Some(usual) = usual_log_level(&args.command) {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use engine::runtime::{Program, ProgramContext, ProgramPort};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Client;
+use kubelet::{Program, ProgramContext, ProgramPort};
 use process::Supervisor;
 use serve::sdk::{Listeners, Settings};
 

@@ -94,6 +94,10 @@ pub struct Tls {
     pub admits: Arc<ClientCheck>,
 }
 
+/// Among the extensions of a request: its client showed a certificate that was verified and admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifiedClient;
+
 /// How a listener is set up.
 #[derive(Clone)]
 pub struct Settings {
@@ -184,7 +188,7 @@ where
 {
     async fn serve(self, stream: Held) {
         let Some(tls) = self.settings.tls.as_ref().map(|tls| tls()) else {
-            return self.answer(stream).await;
+            return self.answer(stream, None).await;
         };
         let stream = match TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream).await {
             Ok(stream) => stream,
@@ -198,17 +202,25 @@ where
             tracing::debug!("the name of a client certificate is not allowed");
             return;
         }
-        if certificates.is_some() {
+        let verified = certificates.map(|_| VerifiedClient);
+        if verified.is_some() {
             self.peer.is_known();
         }
-        self.answer(stream).await;
+        self.answer(stream, verified).await;
     }
 
-    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    async fn answer(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        verified: Option<VerifiedClient>,
+    ) {
         let Self { peer, settings, service, mut stopping } = self;
         let service = {
             let peer = peer.clone();
-            service_fn(move |request| {
+            service_fn(move |mut request: Request<Incoming>| {
+                if let Some(verified) = verified {
+                    request.extensions_mut().insert(verified);
+                }
                 answer(peer.clone(), settings.clone(), service.clone(), request)
             })
         };

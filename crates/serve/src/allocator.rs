@@ -1,68 +1,66 @@
-//! Which game server does a caller get, and how is that made true?
+//! The allocator: which game server a caller gets, and the write that makes it so.
 //!
 //! ```text
 //!  Kubernetes ─┐
-//!  gRPC ───────┼─▶ gate ─▶ books: choose, project ─▶ write with its version ─▶ answer
-//!  REST ───────┘            ▲                             │ conflict: choose again
-//!                           └──── watch of game servers ◀─┘
+//!  gRPC ───────┼─▶ concurrency limit ─▶ claim table: choose, project ─▶ write with its version ─▶ answer
+//!  REST ───────┘                         ▲                                 │ conflict: choose again
+//!                                        └──── cache of game servers ◀─────┘
 //! ```
 //!
-//! Nothing sleeps and nothing scans: the index is fed by a watch, a choice is made for each request, and writes go out in
-//! parallel. Two allocators never give out the same Ready server, since the API takes only one of two writes on one version.
+//! Nothing sleeps and nothing scans: the index is kept up to date by the shared cache, a choice is made for each request, and writes go out
+//! in parallel. Two allocators never allocate the same Ready server, since the API accepts only one of two writes on one version.
 
-mod books;
+mod answer;
+mod claims;
 mod clusters;
-pub mod doors;
+mod completion;
+mod concurrency;
 mod events;
-mod gate;
 pub mod kubernetes;
 mod messages;
 mod record;
+mod sending;
 mod serve;
-mod server;
-mod underway;
-mod watch;
+pub mod service;
 mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
+use cluster::{CachedKind, Caches, Subscription};
 use decide::allocation::Request;
-use jiff::Timestamp;
-use kube::{Api, Client};
+use kube::Client;
 use process::{Clock, Supervised, Supervisor};
 use tokio::sync::oneshot;
 
-use books::{Books, Claim, Flown, Landing, Verdict};
+use answer::without_server;
+use claims::{Claim, ClaimOutcome, ClaimTable};
+use completion::RunToCompletion;
+pub use concurrency::Bounds;
+use concurrency::ConcurrencyLimit;
 use events::Events;
-pub use gate::Bounds;
-use gate::Gate;
 pub use record::{Measured, Recorder};
-pub use serve::{Door, Doors, ServeError, aggregated, matchmakers, serve};
-use server::Server;
-use underway::Underway;
-use write::{Sent, Write};
+pub use serve::{Endpoint, Endpoints, ServeError, aggregated, matchmakers, serve};
 
-/// How an allocator is set up.
+/// The kinds that an allocator needs in the caches.
+pub const REQUIRED_KINDS: [CachedKind; 2] = [CachedKind::GameServer, CachedKind::Node];
+
+/// How an allocator is set up. It replaces a game server whose text the cache keeps, since kube-apiserver spends a tenth less on that, and sends
+/// a merge patch for others.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The one namespace whose game servers are given out; all, unless given.
-    pub namespace: Option<String>,
-    /// How much is under way, and how much may wait.
+    /// How many allocations are in progress, and how many may wait.
     pub bounds: Bounds,
     /// How many servers are tried for one request before the answer is `Contention`.
     pub tries: u32,
-    /// Whether a server is written as a whole and not by a merge patch: kube-apiserver spends a tenth less on it, and this
-    /// process keeps every server's text.
-    pub replaces: bool,
     /// Whether events are sent.
     pub events: bool,
-    /// Who hears of every allocation, to count them.
+    /// Counts every allocation.
     pub recorder: Option<Recorder>,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// What watches over the allocator's tasks.
+    /// Supervises the allocator's tasks.
     pub supervisor: Supervisor,
 }
 
@@ -70,10 +68,8 @@ impl Default for Settings {
     fn default() -> Self {
         let bounds = Bounds::default();
         Self {
-            namespace: None,
             bounds,
             tries: 16,
-            replaces: true,
             events: true,
             recorder: None,
             clock: Clock::system(),
@@ -108,56 +104,55 @@ pub enum Refusal {
     },
 }
 
-/// Gives out game servers, for as long as one clone of it is there.
+/// Allocates game servers, for as long as one clone of it exists.
 #[derive(Clone)]
 pub struct Allocator {
     shared: Arc<Shared>,
-    _tasks: Arc<[Supervised]>,
+    _following: Arc<Following>,
+}
+
+/// What keeps the claim table up to date.
+struct Following {
+    _subscriptions: [Subscription; 2],
+    _tasks: [Supervised; 2],
 }
 
 struct Shared {
     client: Client,
+    caches: Arc<Caches>,
     settings: Settings,
-    books: Mutex<Books>,
-    gate: Gate,
+    claims: Arc<Mutex<ClaimTable>>,
+    limit: ConcurrencyLimit,
     events: Events,
     channels: clusters::Channels,
 }
 
 impl Allocator {
-    /// Starts to follow game servers, and waits until all of them are known.
-    pub async fn start(client: Client, settings: Settings) -> Self {
+    /// Subscribes to the caches, which have to follow [`REQUIRED_KINDS`], and waits until all game servers are known. An allocator that may
+    /// not list nodes takes all of them for ready.
+    pub async fn start(client: Client, caches: Arc<Caches>, settings: Settings) -> Self {
         let (events, sending) =
             Events::new(client.clone(), settings.clock.clone(), settings.events);
-        let shared = Arc::new(Shared {
-            gate: Gate::new(settings.bounds),
-            books: Mutex::default(),
-            client,
-            settings,
-            events,
-            channels: clusters::Channels::default(),
-        });
-        let (complete, mut is_complete) = tokio::sync::watch::channel(false);
-        let (nodes_complete, mut are_nodes_complete) = tokio::sync::watch::channel(false);
-        let supervisor = &shared.settings.supervisor;
-        let (of_servers, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared));
+        let claims = Arc::new(Mutex::new(ClaimTable::default()));
+        let subscriptions = subscribe(&caches, &claims);
         let tasks = [
-            supervisor.spawn("events of allocations", sending),
-            supervisor.spawn("watch of game servers for allocations", move || {
-                watch::servers(Arc::clone(&of_servers), complete.clone())
-            }),
-            supervisor.spawn("watch of nodes for allocations", move || {
-                watch::nodes(Arc::clone(&of_nodes), nodes_complete.clone())
+            settings.supervisor.spawn("events of allocations", sending),
+            settings.supervisor.spawn("game servers with unknown writes", {
+                let (caches, claims) = (Arc::clone(&caches), Arc::clone(&claims));
+                move || restore_withheld(Arc::clone(&caches), Arc::clone(&claims))
             }),
         ];
-        // The senders live as long as the tasks, which live as long as `tasks`.
-        let _ = is_complete.wait_for(|complete| *complete).await;
-        let _ = are_nodes_complete.wait_for(|complete| *complete).await;
-        Self { shared, _tasks: Arc::new(tasks) }
+        caches.nodes.synced_or_failed().await;
+        caches.servers.synced().await;
+        let limit = ConcurrencyLimit::new(settings.bounds);
+        let channels = clusters::Channels::default();
+        let shared = Shared { client, caches, settings, claims, limit, events, channels };
+        let following = Following { _subscriptions: subscriptions, _tasks: tasks };
+        Self { shared: Arc::new(shared), _following: Arc::new(following) }
     }
 
-    /// Gives a game server to an allocation that was admitted. Who stops waiting before the write costs nothing; a write
-    /// that was sent is finished.
+    /// Allocates a game server for an allocation that was admitted. A caller that stops waiting before the write costs nothing; a write that
+    /// was sent is finished.
     pub async fn allocate(
         &self,
         allocation: &GameServerAllocation,
@@ -175,7 +170,7 @@ impl Allocator {
         answer
     }
 
-    /// Gives a game server of this cluster, and says how many were tried for it.
+    /// Allocates a game server of this cluster, and counts how many were tried for it.
     async fn allocate_here(
         &self,
         allocation: &GameServerAllocation,
@@ -183,25 +178,27 @@ impl Allocator {
     ) -> Result<GameServerAllocationStatus, Refusal> {
         let request = Arc::new(allocation.view(fastrand::u64(..)));
         let full = |_| Refusal::Overloaded(Arc::clone(&request.namespace));
-        let permit = Arc::new(self.shared.gate.enter(&request.namespace).await.map_err(full)?);
+        let permit = Arc::new(self.shared.limit.acquire(&request.namespace).await.map_err(full)?);
         let mut failed = None;
         for attempt in 0..self.shared.settings.tries.max(1) {
-            let (answer, hears) = oneshot::channel();
+            let (answer, outcome) = oneshot::channel();
             let claim =
                 Claim { request: Arc::clone(&request), answer, permit: Arc::clone(&permit) };
-            let chosen = self.shared.books().claim(claim, skip(attempt), self.shared.now());
+            let chosen = self.shared.claims().claim(claim, skip(attempt), self.shared.now());
             match chosen {
-                Err(_) => return Ok(nothing(AllocationState::UnAllocated)),
+                Err(_) => return Ok(without_server(AllocationState::UnAllocated)),
                 Ok(None) => {}
-                Ok(Some(flown)) => Underway::new(Arc::clone(&self.shared).fly(flown)).await,
-            }
-            match hears.await {
-                Ok(Verdict::Won(server)) => {
-                    *tries = Some(attempt + 1);
-                    return Ok(server.answer());
+                Ok(Some(write)) => {
+                    RunToCompletion::new(Arc::clone(&self.shared).send_writes(write)).await;
                 }
-                Ok(Verdict::Lost) => {}
-                Ok(Verdict::Failed(err)) => {
+            }
+            match outcome.await {
+                Ok(ClaimOutcome::Won(server)) => {
+                    *tries = Some(attempt + 1);
+                    return Ok(answer::allocated(&server));
+                }
+                Ok(ClaimOutcome::Lost) => {}
+                Ok(ClaimOutcome::Failed(err)) => {
                     failed = Some(err);
                     break;
                 }
@@ -211,111 +208,65 @@ impl Allocator {
         }
         match failed {
             Some(err) => Err(Refusal::Write(err)),
-            None => Ok(nothing(AllocationState::Contention)),
+            None => Ok(without_server(AllocationState::Contention)),
         }
     }
 
-    /// Counts the servers that nobody has, as far as this allocator knows. It looks at every one.
+    /// Counts the servers that are Ready and not claimed by this allocator. It visits every one.
     pub fn ready_servers(&self) -> usize {
-        self.shared.books().ready_servers()
+        self.shared.claims().ready_servers()
     }
 
-    /// Gives the server that an allocation would get now, as it is now, and changes nothing.
+    /// Returns the server that an allocation would get now, as it is now, and changes nothing.
     pub fn preview(&self, allocation: &GameServerAllocation) -> GameServerAllocationStatus {
         let request: Request = allocation.view(fastrand::u64(..));
-        match self.shared.books().peek(&request) {
-            Some(server) => server.answer(),
-            None => nothing(AllocationState::UnAllocated),
+        match self.shared.claims().peek(&request) {
+            Some(server) => answer::allocated(&server),
+            None => without_server(AllocationState::UnAllocated),
         }
     }
 }
 
-/// How many servers to pass over. Allocators that lost to another one try the same servers in the same order; who lost
-/// steps aside, a little further each time.
+/// Returns how many servers to pass over. Allocators try the same servers in the same order; one that lost to another steps aside, a little
+/// further each time.
 fn skip(attempt: u32) -> usize {
     fastrand::usize(0..1 << attempt.min(6))
 }
 
-fn nothing(state: AllocationState) -> GameServerAllocationStatus {
-    GameServerAllocationStatus { state, ..GameServerAllocationStatus::default() }
+/// Keeps the claim table up to date with the caches.
+fn subscribe(caches: &Caches, claims: &Arc<Mutex<ClaimTable>>) -> [Subscription; 2] {
+    let table = Arc::clone(claims);
+    let nodes = caches.nodes.subscribe(move |old, new| {
+        let Some(node) = new.or(old) else { return };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        lock(&table).set_node_ready(name, new.is_some_and(|node| node.is_ready()));
+    });
+    let table = Arc::clone(claims);
+    let servers = caches.servers.subscribe(move |old, new| match (old, new) {
+        (_, Some(server)) => lock(&table).observe(Arc::clone(server)),
+        (Some(server), None) => lock(&table).remove(server),
+        (None, None) => {}
+    });
+    [nodes, servers]
+}
+
+/// Lets servers be chosen again whose writes had an unknown outcome, when a list has shown what became of them.
+async fn restore_withheld(caches: Arc<Caches>, claims: Arc<Mutex<ClaimTable>>) {
+    let mut known = 0;
+    loop {
+        known = caches.servers.next_list(known).await;
+        lock(&claims).restore_withheld();
+    }
+}
+
+/// Locks the claim table. The cache of game servers must not be used meanwhile, since its subscribers take this lock.
+fn lock(claims: &Mutex<ClaimTable>) -> MutexGuard<'_, ClaimTable> {
+    // A panic while holding it would have been a broken invariant of the index; the versions still hold.
+    claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    fn now(&self) -> Timestamp {
-        self.settings.clock.now()
+    fn claims(&self) -> MutexGuard<'_, ClaimTable> {
+        lock(&self.claims)
     }
-
-    fn books(&self) -> MutexGuard<'_, Books> {
-        // A panic while holding it would have been a broken invariant of the index; the versions still hold.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes to a server, and goes on elsewhere for as long as someone waits for it.
-    async fn fly(self: Arc<Self>, first: Flown) {
-        if let Some(next) = self.fly_once(first).await {
-            tokio::spawn(async move {
-                let mut next = Some(next);
-                while let Some(flown) = next {
-                    next = self.fly_once(flown).await;
-                }
-            });
-        }
-    }
-
-    /// Writes to a server once, tells who waited for it, and gives what is to be written next.
-    async fn fly_once(&self, Flown { base, mut claims }: Flown) -> Option<Flown> {
-        claims.retain(|claim| !claim.answer.is_closed());
-        let (landing, verdict) = match claims.as_slice() {
-            [] => (Landing::NotSent, Verdict::Lost),
-            claims => process::catch_panic(self.write(&base, claims)).await.unwrap_or_else(|cause| {
-                // Otherwise the server would be under way for ever.
-                tracing::error!(
-                    namespace = base.namespace(),
-                    name = base.name(),
-                    cause,
-                    "a write to a game server broke off; the server is not allocated until it is seen again"
-                );
-                (Landing::Unknown, Verdict::Lost)
-            }),
-        };
-        let (leave, next) = self.books().land(&base, landing, self.now());
-        claims.into_iter().for_each(|claim| tell(claim, verdict.clone()));
-        leave.into_iter().for_each(|claim| tell(claim, Verdict::Lost));
-        next
-    }
-
-    /// Sends one write for all who wait for it.
-    async fn write(&self, base: &Server, claims: &[Claim]) -> (Landing, Verdict) {
-        let write = Write::new(base, claims.iter().map(|c| &*c.request), self.now());
-        let api: Api<Server> = Api::namespaced(self.client.clone(), base.namespace());
-        match write.send(&api, base).await {
-            Sent::Written(server) => {
-                self.events.tell(&server, &write.warnings);
-                let server = Arc::new(server);
-                (Landing::Seen(Arc::clone(&server)), Verdict::Won(server))
-            }
-            Sent::Conflict(Some(server)) => (Landing::Seen(Arc::new(server)), Verdict::Lost),
-            Sent::Conflict(None) => (self.learn(&api, base).await, Verdict::Lost),
-            Sent::Gone => (Landing::Gone, Verdict::Lost),
-            Sent::Failed(err) => (Landing::Unknown, Verdict::Failed(Arc::new(err))),
-        }
-    }
-
-    /// Finds out what a server is like that is not what we thought, unless the watch has told.
-    async fn learn(&self, api: &Api<Server>, base: &Server) -> Landing {
-        if self.books().knows_newer(base) {
-            return Landing::NotSent;
-        }
-        match write::look(api, base.name()).await {
-            Ok(Some(server)) => Landing::Seen(Arc::new(server)),
-            Ok(None) => Landing::Gone,
-            Err(_) => Landing::Unknown,
-        }
-    }
-}
-
-/// Tells a claim its verdict; who left does not hear it.
-fn tell(claim: Claim, verdict: Verdict) {
-    drop(claim.permit);
-    let _ = claim.answer.send(verdict);
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use api::agones::GameServer;
 use decide::gameserver::{Event, State};
-use engine::runtime::Simulation;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, GetParams, Patch, PatchParams};
 use kube::core::Request;
 use kube::{Client, Resource as _, ResourceExt as _};
+use kubelet::Simulation;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;

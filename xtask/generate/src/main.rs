@@ -1,8 +1,9 @@
-//! Writes `crates/apimachinery/data/*.txt` anew from the Go modules of Kubernetes.
+//! Writes generated files: the CRDs in `deploy/crds`, and `crates/apimachinery/data/*.txt` from the Go modules of Kubernetes.
 //!
-//! The OpenAPI documents say what a field holds and how lists merge; the Go types say what the documents leave out:
+//! For the latter, the OpenAPI documents say what a field holds and how lists merge; the Go types say what the documents leave out:
 //! which fields are pointers, which vanish when empty, and the names that decoding errors use.
 
+mod crds;
 mod go;
 mod kinds;
 mod openapi;
@@ -12,11 +13,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use clap::Parser;
 
 /// The release whose types the engine serves.
 const KUBERNETES: &str = "1.36.3";
 
+/// Write generated files
+#[derive(Parser)]
+enum Args {
+    /// The CRDs in `deploy/crds`
+    Crds {
+        /// Write nothing, and fail if a file is out of date
+        #[arg(long)]
+        check: bool,
+    },
+    /// What Kubernetes knows of its own types, from its Go modules
+    KubernetesTypes,
+}
+
 fn main() -> anyhow::Result<()> {
+    let crds = project().join("deploy/crds");
+    match Args::parse() {
+        Args::Crds { check: true } => crds::check(&crds),
+        Args::Crds { check: false } => crds::write(&crds),
+        Args::KubernetesTypes => kubernetes_types(),
+    }
+}
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn kubernetes_types() -> anyhow::Result<()> {
     let modules = module_cache()?;
     let kubernetes = modules.join(format!("k8s.io/kubernetes@v{KUBERNETES}"));
     ensure!(
@@ -26,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     );
     let schemas = openapi::read(&kubernetes.join("api/openapi-spec/v3"))?;
     let types = go::read(&modules)?;
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/apimachinery/data");
+    let data = project().join("crates/apimachinery/data");
     write::types(&data.join("types.txt"), &schemas, &types)?;
     write::descriptions(&data.join("descriptions.txt"), &schemas)
 }

@@ -92,7 +92,8 @@ impl Binaries {
         self.folder.join(program.source().0)
     }
 
-    /// Starts KWOK, which plays every node of a cluster: nodes stay ready, pods run, complete and go.
+    /// Starts KWOK, which plays the nodes of a cluster: nodes stay ready, pods run, complete and go. Nodes whose kubelet is under test
+    /// have a label, and are left alone.
     pub(crate) fn kwok(
         &self,
         folder: &Folder,
@@ -101,7 +102,8 @@ impl Binaries {
     ) -> anyhow::Result<Process> {
         let mut command = Command::new(self.path(Program::Kwok));
         command.arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(self.kwok_stages());
-        command.args(["--manage-all-nodes=true", &format!("--server-address=127.0.0.1:{port}")]);
+        command.arg("--manage-nodes-with-label-selector=!plimsoll.dev/test-kubelet");
+        command.arg(format!("--server-address=127.0.0.1:{port}"));
         // Otherwise it takes away the addresses that nodes were made with.
         command.arg("--node-ip=127.0.0.1");
         Process::spawn("kwok", folder.path(), &command)

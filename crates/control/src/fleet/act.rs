@@ -24,7 +24,7 @@ type Seen = Observation<Arc<GameServerSet>>;
 /// Deletes sets that are empty.
 pub(super) async fn delete(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
     for set in plan.delete.iter().map(|index| &seen.sets[*index]) {
-        write::delete(&cx.client, &cx.stores.sets, &**set, "delete an empty set").await?;
+        write::delete(&cx.client, &cx.caches.sets, &**set, "delete an empty set").await?;
         let note = format!("Deleting inactive GameServerSet {}", name(set));
         say(seen, cx, "DeletingGameServerSet", note);
     }
@@ -36,7 +36,7 @@ pub(super) async fn resize(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<
     for (set, size) in plan.resize.iter().map(|(index, size)| (&seen.sets[*index], *size)) {
         let change = json!({"spec": {"replicas": size}});
         let what = "resize an earlier set";
-        write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what)
+        write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what)
             .await?;
         let (name, from) = (name(set), set.spec.replicas);
         let note = format!("Scaling inactive GameServerSet {name} from {from} to {size}");
@@ -63,7 +63,7 @@ pub(super) async fn keep_active(seen: &Seen, plan: &SetPlan, cx: &Context) -> Re
         "priorities": wanted.priorities,
     }});
     let what = "change the active set";
-    write::patch(&cx.client, &cx.stores.sets, &**set, PatchTarget::Object, change, what).await?;
+    write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what).await?;
     if is_moved {
         let (name, from) = (name(set), spec.replicas);
         let note = format!("Scaling active GameServerSet {name} from {from} to {size}");
@@ -105,7 +105,7 @@ async fn create(seen: &Seen, size: i32, cx: &Context) -> Result<(), Error> {
     let made = sets.create(&PostParams::default(), &set).await;
     let made = made.map_err(Error::api("create a set"))?;
     let note = format!("Created GameServerSet {}", name(&made));
-    cx.stores.sets.insert(made);
+    cx.caches.sets.insert(made);
     say(seen, cx, "CreatingGameServerSet", note);
     Ok(())
 }
@@ -123,7 +123,7 @@ pub(super) async fn status(seen: &Seen, cx: &Context) -> Result<(), Error> {
     }
     let change = json!({"status": replace(&status, fleet.status.as_ref())});
     let what = "write the fleet's status";
-    write::patch(&cx.client, &cx.stores.fleets, &**fleet, PatchTarget::Status, change, what).await
+    write::patch(&cx.client, &cx.caches.fleets, &**fleet, PatchTarget::Status, change, what).await
 }
 
 fn name(set: &GameServerSet) -> &str {

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::agones::{Fleet, GAME_SERVER_SET_LABEL, GameServerSet};
-use cluster::Key;
+use cluster::{Caches, Key};
 use decide::fleet::{self, FleetSet, ServerSet, SetPlan, plan_sets};
 use decide::gameserver::GameServer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use crate::stores::Stores;
 
 /// A fleet with its sets.
 pub struct Observation<S> {
@@ -33,14 +31,14 @@ impl<S: Borrow<GameServerSet>> Observation<S> {
 }
 
 /// Observes one fleet; `None` when it is gone or being deleted.
-pub(super) fn fleet(key: &Key, stores: &Stores) -> Option<Observation<Arc<GameServerSet>>> {
-    let fleet = stores.fleets.get(key)?;
+pub(super) fn fleet(key: &Key, caches: &Caches) -> Option<Observation<Arc<GameServerSet>>> {
+    let fleet = caches.fleets.get(key)?;
     if fleet.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let sets = stores.sets.owned(uid(&fleet.metadata), Arc::clone);
+    let sets = caches.sets.owned(uid(&fleet.metadata), Arc::clone);
     let has_servers =
-        |set: &GameServerSet| !stores.servers.owned(uid(&set.metadata), |_| ()).is_empty();
+        |set: &GameServerSet| !caches.servers.owned(uid(&set.metadata), |_| ()).is_empty();
     let observed = sets.iter().map(|set| observe_set(&fleet, set, has_servers(set))).collect();
     let ready = fleet.status.as_ref().map_or(0, |status| status.ready_replicas);
     Some(Observation { fleet, sets, ready, observed })

@@ -30,7 +30,7 @@ pub(super) async fn resize(decision: &Decision, fleet: &Fleet, all: &Autoscalers
     }
     match patch(fleet, size.to, all).await {
         Ok(resized) => {
-            all.cx.stores.fleets.insert(resized);
+            all.cx.caches.fleets.insert(resized);
             Outcome::Resized
         }
         Err(err) if matches!(status_code(&err), Some(404 | 409)) => Outcome::Overtaken,
@@ -62,7 +62,7 @@ async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube:
 
 /// Whether a newer spec has arrived since.
 fn is_overtaken(fleet: &Fleet, all: &Autoscalers) -> bool {
-    let there = all.cx.stores.fleets.get(&Key::from_meta(&fleet.metadata));
+    let there = all.cx.caches.fleets.get(&Key::from_meta(&fleet.metadata));
     there.is_none_or(|there| {
         there.metadata.uid != fleet.metadata.uid
             || there.metadata.generation != fleet.metadata.generation

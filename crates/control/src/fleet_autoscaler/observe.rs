@@ -87,23 +87,23 @@ pub(super) fn observe(
     reads_servers: bool,
     all: &Autoscalers,
 ) -> Observation {
-    let stores = &all.cx.stores;
+    let caches = &all.cx.caches;
     let uid = fleet.metadata.uid.as_deref().unwrap_or_default();
-    let sets = stores.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
+    let sets = caches.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
     let servers: Vec<Arc<GameServer>> =
-        sets.iter().flat_map(|uid| stores.servers.owned(uid, |s| Arc::clone(&s.view))).collect();
+        sets.iter().flat_map(|uid| caches.servers.owned(uid, |s| Arc::clone(&s.view))).collect();
     let mut view = fleet.view();
     view.status = fleet::merge([&fleet::status(&view.template, &servers)]);
     let (servers, nodes) = if reads_servers {
         let servers = servers.iter().map(|server| GameServer::clone(server)).collect();
-        (servers, Arc::new(stores.occupancy().clone()))
+        (servers, Arc::new(all.cx.nodes.occupancy().clone()))
     } else {
         (Vec::new(), Arc::default())
     };
     let name = autoscaler.metadata.name.as_deref().unwrap_or_default();
     let named = all.watchers.of(&target(autoscaler));
     let named: Vec<Autoscaler> =
-        named.iter().filter_map(|key| Some(all.store.get(key)?.view())).collect();
+        named.iter().filter_map(|key| Some(all.cx.caches.autoscalers.get(key)?.view())).collect();
     Observation { fleet: view, servers, nodes, rival: rival(name, &named) }
 }
 

@@ -76,7 +76,16 @@ async fn write(
     }
     let change = json!({"status": status});
     let what = "write the autoscaler's status";
-    match patch(&all.cx.client, &all.store, autoscaler, PatchTarget::Status, change, what).await {
+    match patch(
+        &all.cx.client,
+        &all.cx.caches.autoscalers,
+        autoscaler,
+        PatchTarget::Status,
+        change,
+        what,
+    )
+    .await
+    {
         Err(error) if error.is_conflict() => Ok(()),
         done => done,
     }

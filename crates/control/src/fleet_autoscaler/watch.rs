@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::agones::{FLEET_LABEL, Fleet};
 use api::autoscaling::FleetAutoscaler;
-use cluster::{CachedGameServer, Key};
+use cluster::{CachedGameServer, Key, Subscription};
 use decide::gameserver::{GameServer, State};
 
 use super::{Autoscalers, observe};
@@ -39,17 +39,21 @@ impl Watchers {
     }
 }
 
-/// Has autoscalers looked at when they, their fleet or its game servers change.
-pub(super) fn changes(all: &Arc<Autoscalers>) {
-    // The stores outlive this controller, so they must not keep it.
+/// Has autoscalers evaluated when they, their fleet or its game servers change. Autoscalers come last: what exists of the others is no
+/// change for any of them.
+pub(super) fn changes(all: &Arc<Autoscalers>) -> [Subscription; 3] {
+    // A subscriber may run while this controller ends, and must not keep it.
     let weak = Arc::downgrade(all);
-    all.store.subscribe(move |old, new| {
-        if let Some(all) = weak.upgrade() {
-            all.autoscaler_changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
+    let servers = all.cx.caches.servers.subscribe(move |old, new| {
+        if let Some(all) = weak.upgrade()
+            && server_matters(old.map(|s| &*s.view), new.map(|s| &*s.view))
+            && let Some(fleet) = new.or(old).and_then(|server| fleet_of(server))
+        {
+            all.fleet_changed(&fleet, old.is_some() && new.is_some());
         }
     });
     let weak = Arc::downgrade(all);
-    all.cx.stores.fleets.subscribe(move |old, new| {
+    let fleets = all.cx.caches.fleets.subscribe(move |old, new| {
         if let Some(all) = weak.upgrade()
             && let Some(fleet) = new.or(old)
             && fleet_matters(old.map(Arc::as_ref), new.map(Arc::as_ref))
@@ -58,14 +62,12 @@ pub(super) fn changes(all: &Arc<Autoscalers>) {
         }
     });
     let weak = Arc::downgrade(all);
-    all.cx.stores.servers.subscribe(move |old, new| {
-        if let Some(all) = weak.upgrade()
-            && server_matters(old.map(|s| &*s.view), new.map(|s| &*s.view))
-            && let Some(fleet) = new.or(old).and_then(|server| fleet_of(server))
-        {
-            all.fleet_changed(&fleet, old.is_some() && new.is_some());
+    let autoscalers = all.cx.caches.autoscalers.subscribe(move |old, new| {
+        if let Some(all) = weak.upgrade() {
+            all.autoscaler_changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
         }
     });
+    [servers, fleets, autoscalers]
 }
 
 impl Autoscalers {

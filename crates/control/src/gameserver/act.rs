@@ -1,7 +1,9 @@
 //! Does what was decided about a game server, and says so.
 
 use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER, LEAVING_ANNOTATION};
-use cluster::{Error, EventType, Key, RequeueAt, error::api_message, error::status_code};
+use cluster::{
+    CachedPod, Error, EventType, Key, RequeueAt, error::api_message, error::status_code,
+};
 use decide::gameserver::ports::host_ports;
 use decide::gameserver::{Event, State};
 use kube::Resource as _;
@@ -12,10 +14,9 @@ use tokio::time::Instant;
 use super::observe::{LEGACY_FINALIZER, Observed};
 use super::{address, pod};
 use crate::context::Context;
-use crate::pod::Pod;
 use cluster::write::{self, PatchTarget};
 
-/// How long to wait where two stores contradict each other and one of them is about to change.
+/// How long to wait where two caches contradict each other and one of them is about to change.
 const SOON: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Writes what admission would have written, had anything admitted the server. Who else reads it, such as its SDK server, finds nothing
@@ -47,7 +48,7 @@ pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<Requeue
     if let Err(at) = again {
         return Ok(Some(cx.clock.timer(at)));
     }
-    write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
+    write::delete(&cx.client, &cx.caches.pods, pod, "delete the pod").await?;
     let why = pod.unschedulable().unwrap_or_default();
     let note = format!("Picking other host ports: {why}");
     say(seen, cx, SOURCE, EventType::Warning, State::Starting, note);
@@ -80,7 +81,7 @@ pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<RequeueA
         Ok(pod) => {
             let note = format!("Pod {} created", pod.metadata.name.as_deref().unwrap_or_default());
             say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
-            cx.stores.pods.insert(pod);
+            cx.caches.pods.insert(pod);
             Ok(None)
         }
         Err(error) => match status_code(&error) {
@@ -97,9 +98,9 @@ pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<RequeueA
     }
 }
 
-async fn post(pod: &Value, cx: &Context) -> Result<Pod, kube::Error> {
+async fn post(pod: &Value, cx: &Context) -> Result<CachedPod, kube::Error> {
     let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-    let request = kube::core::Request::new(Pod::url_path(&(), Some(namespace)));
+    let request = kube::core::Request::new(CachedPod::url_path(&(), Some(namespace)));
     let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
     let request =
         request.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
@@ -113,16 +114,16 @@ async fn adopt(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
         return Err(Error::NotControlled { kind: "pod" });
     }
     cx.ports().take_over(&seen.server.object, &pod);
-    cx.stores.pods.insert(pod);
+    cx.caches.pods.insert(pod);
     let note = "Pod already exists, reused".to_owned();
     say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
     Ok(Some(Instant::now() + SOON))
 }
 
 /// Asks the API itself for the pod.
-async fn look(seen: &Observed, cx: &Context) -> Result<Option<Pod>, Error> {
+async fn look(seen: &Observed, cx: &Context) -> Result<Option<CachedPod>, Error> {
     let key = Key::from_meta(&seen.server.object.metadata);
-    let pods: Api<Pod> = write::api(&cx.client, &key);
+    let pods: Api<CachedPod> = write::api(&cx.client, &key);
     pods.get_opt(&key.name).await.map_err(Error::api("look for the pod"))
 }
 
@@ -142,7 +143,7 @@ async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<RequeueAt,
 /// Deletes the pod of a server that is going.
 pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
-    write::delete(&cx.client, &cx.stores.pods, pod, "delete the pod").await?;
+    write::delete(&cx.client, &cx.caches.pods, pod, "delete the pod").await?;
     let note = format!("Deleting Pod {}", pod.metadata.name.as_deref().unwrap_or_default());
     say(seen, cx, SOURCE, EventType::Normal, seen.seen.state, note);
     Ok(None)
@@ -150,7 +151,7 @@ pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<RequeueA
 
 /// Deletes a server that was told to shut down.
 pub(super) async fn delete(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    write::delete(&cx.client, &cx.stores.servers, &*seen.server, "delete the game server").await?;
+    write::delete(&cx.client, &cx.caches.servers, &*seen.server, "delete the game server").await?;
     say(seen, cx, SOURCE, EventType::Normal, State::Shutdown, "Deletion started".to_owned());
     Ok(None)
 }
@@ -175,7 +176,7 @@ pub(super) async fn write(
         && let Some(pod) = look(seen, cx).await?
         && cluster::owner(&pod) == seen.server.object.metadata.uid.as_deref()
     {
-        cx.stores.pods.insert(pod);
+        cx.caches.pods.insert(pod);
         return Ok(Some(Instant::now() + SOON));
     }
     let mut change = match to {
@@ -200,7 +201,7 @@ fn record(seen: &Observed, state: State, because: Event, cx: &Context) {
     if let Some(pod) = pod.filter(|pod| pod.status.reason == "NodePorts") {
         cx.ports().avoid(&seen.server.object, Some(pod), cx.clock.now());
     }
-    let why = pod.and_then(Pod::failure);
+    let why = pod.and_then(CachedPod::failure);
     let note = why.map_or_else(|| note.to_owned(), |why| format!("{note}: {why}"));
     // Why a pod waits is told apart, in the scheduler's words.
     if because != Event::PodCreated {
@@ -243,7 +244,7 @@ async fn patch(
     what: &'static str,
     cx: &Context,
 ) -> Result<(), Error> {
-    write::patch(&cx.client, &cx.stores.servers, &*seen.server, PatchTarget::Object, change, what)
+    write::patch(&cx.client, &cx.caches.servers, &*seen.server, PatchTarget::Object, change, what)
         .await
 }
 

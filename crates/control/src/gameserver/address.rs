@@ -3,13 +3,11 @@
 use std::net::IpAddr;
 
 use api::agones::{GameServerStatus, NodeAddress, StatusPort};
+use cluster::{CachedNode, CachedPod};
 use decide::gameserver::ports::{Port, PortPolicy};
 
-use crate::pod::Pod;
-use crate::stores::Host;
-
 /// Gives the address of a node that players are told: the most public one it has.
-pub(super) fn of(node: &Host) -> Option<&str> {
+pub(super) fn of(node: &CachedNode) -> Option<&str> {
     let first = |type_: &str, is_ip: bool| {
         let mut all = node.status.addresses.iter().filter(|a| a.type_ == type_);
         let found = all.find(|a| !is_ip || a.address.parse::<IpAddr>().is_ok());
@@ -22,7 +20,7 @@ pub(super) fn of(node: &Host) -> Option<&str> {
 }
 
 /// Writes down where a server on `node` is.
-pub(super) fn on_node(status: &mut GameServerStatus, node: &Host, pod: &Pod) {
+pub(super) fn on_node(status: &mut GameServerStatus, node: &CachedNode, pod: &CachedPod) {
     status.node_name = node.metadata.name.clone().unwrap_or_default();
     status.address = of(node).unwrap_or_default().to_owned();
     let of_node = node.status.addresses.iter();
@@ -58,12 +56,12 @@ pub(super) fn ports(ports: &[Port]) -> Vec<StatusPort> {
 mod tests {
     use super::*;
 
-    fn node(addresses: &[(&str, &str)]) -> Host {
+    fn node(addresses: &[(&str, &str)]) -> CachedNode {
         let of = |(type_, address): &(&str, &str)| k8s_openapi::api::core::v1::NodeAddress {
             type_: (*type_).to_owned(),
             address: (*address).to_owned(),
         };
-        let mut host = Host::default();
+        let mut host = CachedNode::default();
         host.status.addresses = addresses.iter().map(of).collect();
         host
     }

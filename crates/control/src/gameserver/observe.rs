@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServer, GameServerStatus};
-use cluster::{CachedGameServer, Key};
+use cluster::{CachedGameServer, CachedNode, CachedPod, Caches, Key};
 use decide::gameserver::{self, Place, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
-use crate::pod::Pod;
 use crate::ports::port_owner;
-use crate::stores::{Host, Stores};
 
 /// A game server with what belongs to it.
 pub(super) struct Observed {
     pub(super) server: Arc<CachedGameServer>,
-    pub(super) pod: Option<Arc<Pod>>,
-    pub(super) node: Option<Arc<Host>>,
+    pub(super) pod: Option<Arc<CachedPod>>,
+    pub(super) node: Option<Arc<CachedNode>>,
     pub(super) seen: Seen,
 }
 
@@ -33,12 +31,12 @@ fn dev_address(server: &CachedGameServer) -> Option<&str> {
 }
 
 /// Looks at one game server; `None` when it is gone.
-pub(super) fn server(key: &Key, stores: &Stores) -> Option<Observed> {
-    let server = stores.servers.get(key)?;
+pub(super) fn server(key: &Key, caches: &Caches) -> Option<Observed> {
+    let server = caches.servers.get(key)?;
     let meta = &server.object.metadata;
-    let pod = stores.pods.get(key).filter(|pod| cluster::owner(&**pod) == meta.uid.as_deref());
+    let pod = caches.pods.get(key).filter(|pod| cluster::owner(&**pod) == meta.uid.as_deref());
     let node = pod.as_ref().and_then(|pod| pod.spec.node_name.as_deref());
-    let node = node.and_then(|name| stores.nodes.get(&Key::new("", name)));
+    let node = node.and_then(|name| caches.nodes.get(&Key::new("", name)));
     let status = server.object.status.clone().unwrap_or_default();
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
     let seen = Seen {
@@ -68,7 +66,12 @@ fn is_in_set(meta: &ObjectMeta) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.kind == "GameServerSet")
 }
 
-fn place(pod: &Pod, node: Option<&Host>, server: &GameServer, status: &GameServerStatus) -> Place {
+fn place(
+    pod: &CachedPod,
+    node: Option<&CachedNode>,
+    server: &GameServer,
+    status: &GameServerStatus,
+) -> Place {
     let Some(name) = pod.spec.node_name.as_deref() else {
         return match pod.unschedulable() {
             None => Place::Nowhere,

@@ -12,8 +12,8 @@ use decide::gameserver::ports::{Port, PortPolicy, Protocol};
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
 
-use crate::pod::HOST_PORTS_ANNOTATION;
 use crate::settings::Settings;
+use cluster::HOST_PORTS_ANNOTATION;
 
 /// The container of the SDK server.
 const SIDECAR: &str = "agones-gameserver-sidecar";

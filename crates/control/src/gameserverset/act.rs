@@ -38,7 +38,7 @@ pub(super) async fn create(
         let made = servers.create(&PostParams::default(), &**server).await;
         let made = made.map_err(Error::api("create a game server"))?;
         let name = made.metadata.name.clone().unwrap_or_default();
-        cx.stores.servers.insert(made);
+        cx.caches.servers.insert(made);
         let note = format!("Created gameserver: {name}");
         cx.events.record(set, SOURCE, EventType::Normal, "SuccessfulCreate", note);
         Ok(())
@@ -89,11 +89,11 @@ pub(super) async fn shut_down(
 ) -> Result<(), Error> {
     each(names.iter().cloned(), cx, |name| async move {
         let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
-        let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
+        let Some(server) = cx.caches.servers.get(&key) else { return Ok(()) };
         let Some(state) = decide::fleet::shutdown(&server.view) else { return Ok(()) };
         let change = json!({"status": {"state": state.as_str()}});
         let what = "shut a game server down";
-        write::patch(&cx.client, &cx.stores.servers, &*server, PatchTarget::Object, change, what)
+        write::patch(&cx.client, &cx.caches.servers, &*server, PatchTarget::Object, change, what)
             .await?;
         let note = format!("Deleted gameserver in state {}: {name}", server.view.state);
         cx.events.record(set, SOURCE, EventType::Normal, "SuccessfulDelete", note);
@@ -113,10 +113,10 @@ pub(super) async fn mark(
     };
     each(names.iter().cloned(), cx, |name| async move {
         let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
-        let Some(server) = cx.stores.servers.get(&key) else { return Ok(()) };
+        let Some(server) = cx.caches.servers.get(&key) else { return Ok(()) };
         let change = json!({"metadata": {"labels": labels, "annotations": annotations}});
         let what = "mark a game server as one too many";
-        write::patch(&cx.client, &cx.stores.servers, &*server, PatchTarget::Object, change, what)
+        write::patch(&cx.client, &cx.caches.servers, &*server, PatchTarget::Object, change, what)
             .await
     })
     .await

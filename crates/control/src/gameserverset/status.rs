@@ -44,7 +44,7 @@ impl Pace {
 
 /// Counts the game servers of one set, and writes the sums if they are new.
 pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<RequeueAt, Error> {
-    let Some(set) = cx.stores.sets.get(&key) else {
+    let Some(set) = cx.caches.sets.get(&key) else {
         pace.forget(&key);
         return Ok(None);
     };
@@ -53,7 +53,7 @@ pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Reque
     }
     let began_at = Instant::now();
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
-    let servers = cx.stores.servers.owned(uid, |server| Arc::clone(&server.view));
+    let servers = cx.caches.servers.owned(uid, |server| Arc::clone(&server.view));
     let sums = decide::fleet::status(&set.spec.template.spec.start(), &servers);
     let status = GameServerSetStatus::of(&sums);
     if set.status.as_ref() == Some(&status) {
@@ -62,7 +62,7 @@ pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Reque
     let change = json!({"status": replace(&status, set.status.as_ref())});
     write::patch(
         &cx.client,
-        &cx.stores.sets,
+        &cx.caches.sets,
         &*set,
         PatchTarget::Status,
         change,

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use api::agones::{Fleet, GameServer, GameServerSet};
-use engine::Engine;
-use engine::runtime::{self, Runtime};
+use cluster::Caches;
+use engine::{Engine, Runtime};
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -13,8 +13,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Resource, ResourceExt as _};
-use plimsoll_control::{Part, Settings, run};
-use process::Clock;
+use plimsoll_control::{Part, Settings, required_kinds, run};
+use process::{Clock, Supervisor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,6 +22,18 @@ use tokio::task::JoinSet;
 
 use crate::standin::Games;
 use crate::{client, standin};
+
+async fn controllers(
+    client: Client,
+    namespace: String,
+    settings: Settings,
+    stop: impl Future<Output = ()> + Send + 'static,
+) {
+    let caches = Caches::new(Some(namespace), false);
+    let (kinds, supervisor) = (required_kinds(&Part::ALL), Supervisor::new());
+    let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
+    run(client, caches, settings, &Part::ALL, stop).await;
+}
 
 /// An engine with nodes, and what plays the games in their pods. All of it ends with this.
 pub(crate) struct Cluster {
@@ -46,8 +58,8 @@ impl Cluster {
     async fn embedded_at(clock: Clock) -> Self {
         let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
         let engine = Engine::open(settings).await.unwrap();
-        let simulated = Some(runtime::Simulated::default());
-        let runtime = engine.run(runtime::Settings { simulated, local: None }).await.unwrap();
+        let simulated = Some(kubelet::Simulated::default());
+        let runtime = engine.run(kubelet::Settings { simulated, local: None }).await.unwrap();
         let client = engine.client();
         Self::on(client, "default".to_owned(), clock, Some((engine, runtime))).await
     }
@@ -109,14 +121,15 @@ impl Cluster {
 
     /// Starts controllers that live on.
     pub(crate) fn control(&mut self) {
-        let work = run(self.client.clone(), self.settings(), &Part::ALL, std::future::pending());
-        self.tasks.spawn(work);
+        let (client, stop) = (self.client.clone(), std::future::pending());
+        self.tasks.spawn(self.controllers(client, self.settings(), stop));
     }
 
     /// Starts controllers that die at random requests, and are started again; their lives get longer.
     pub(crate) fn control_mortally(&mut self, seed: u64) {
         eprintln!("deaths by seed {seed}");
         let (client, settings) = (self.client.clone(), self.settings());
+        let namespace = self.namespace.clone();
         self.tasks.spawn(async move {
             let mut chance = fastrand::Rng::with_seed(seed);
             for number in 0.. {
@@ -124,15 +137,24 @@ impl Cluster {
                 let (client, death) = client::mortal(client.clone(), life, chance.bool());
                 let stop = std::future::pending();
                 let mut tasks = JoinSet::new();
-                tasks.spawn(run(client, settings.clone(), &Part::ALL, stop));
+                tasks.spawn(controllers(client, namespace.clone(), settings.clone(), stop));
                 death.notified().await;
             }
         });
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        let (namespace, clock) = (Some(self.namespace.clone()), self.clock.clone());
-        Settings { namespace, clock, ..Settings::default() }
+        Settings { clock: self.clock.clone(), ..Settings::default() }
+    }
+
+    /// Runs the controllers of this cluster's namespace as a process of their own does, with caches that end with them.
+    pub(crate) fn controllers(
+        &self,
+        client: Client,
+        settings: Settings,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        controllers(client, self.namespace.clone(), settings, stop)
     }
 
     /// Takes everything away again.

@@ -1,11 +1,12 @@
 //! One of several controllers is active, and another takes over from it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::agones::Fleet;
 use cluster::{LeaderElection, claim_lease};
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use plimsoll_control::{Part, Settings, run};
+use plimsoll_control::Settings;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -32,11 +33,11 @@ async fn another_takes_over_from_one_that_falls_silent_and_only_one_acts() {
     let cluster = Cluster::embedded().await;
     let (first, writes) = client::counted(cluster.client.clone());
     let mut one = JoinSet::new();
-    one.spawn(run(first, terms(&cluster, "one"), &Part::ALL, std::future::pending()));
+    one.spawn(cluster.controllers(first, terms(&cluster, "one"), std::future::pending()));
     until("one is active", async || holder(&cluster).await.as_deref() == Some("one")).await;
     let (second, idle) = client::counted(cluster.client.clone());
     let mut two = JoinSet::new();
-    two.spawn(run(second, terms(&cluster, "two"), &Part::ALL, std::future::pending()));
+    two.spawn(cluster.controllers(second, terms(&cluster, "two"), std::future::pending()));
     cluster.create::<Fleet>(fleet("f", 3)).await;
     cluster.settles("f", 3, 0).await;
     assert!(idle.lock().unwrap().is_empty(), "the other one only looks");
@@ -54,7 +55,7 @@ async fn one_that_stops_gives_the_lease_back() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { drop(stopped.await) };
     let work =
-        tokio::spawn(run(cluster.client.clone(), terms(&cluster, "one"), &Part::ALL, stopped));
+        tokio::spawn(cluster.controllers(cluster.client.clone(), terms(&cluster, "one"), stopped));
     until("one is active", async || holder(&cluster).await.as_deref() == Some("one")).await;
     stop.send(()).unwrap();
     work.await.unwrap();
@@ -66,7 +67,7 @@ async fn one_that_loses_the_lease_stops_at_once() {
     let cluster = Cluster::embedded().await;
     let (first, writes) = client::counted(cluster.client.clone());
     let mut one = JoinSet::new();
-    one.spawn(run(first, terms(&cluster, "one"), &Part::ALL, std::future::pending()));
+    one.spawn(cluster.controllers(first, terms(&cluster, "one"), std::future::pending()));
     cluster.create::<Fleet>(fleet("f", 2)).await;
     cluster.settles("f", 2, 0).await;
     let taken = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}});
@@ -82,6 +83,24 @@ async fn one_that_loses_the_lease_stops_at_once() {
     cluster.patch::<Fleet>("f", json!({"spec": {"replicas": 5}})).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(before, *writes.lock().unwrap(), "nothing is written any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_term_begins_on_the_caches_of_the_one_before() {
+    let cluster = Cluster::embedded().await;
+    let (client, lists) = client::counting_lists(cluster.client.clone());
+    let mut one = JoinSet::new();
+    one.spawn(cluster.controllers(client, terms(&cluster, "one"), std::future::pending()));
+    cluster.create::<Fleet>(fleet("f", 2)).await;
+    cluster.settles("f", 2, 0).await;
+    assert_eq!(lists.load(Ordering::Relaxed), 6, "one for each kind");
+    // It loses the lease to another process, which does not renew it.
+    let taken = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 1}});
+    cluster.patch::<Object>("plimsoll-controller-lock", taken).await;
+    until("it leads again", async || holder(&cluster).await.as_deref() == Some("one")).await;
+    cluster.patch::<Fleet>("f", json!({"spec": {"replicas": 4}})).await;
+    cluster.settles("f", 4, 0).await;
+    assert_eq!(lists.load(Ordering::Relaxed), 6, "nothing is listed again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,6 @@ use api::agones::{Fleet, GameServer};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::ResourceExt as _;
 use kube::api::Api;
-use plimsoll_control::{Part, run};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -34,7 +33,7 @@ async fn a_fleet_that_nothing_admits_has_as_many_servers_as_it_asks_for() {
     let cluster = Cluster::embedded().await;
     let (client, counts) = client::counted(client::unadmitted(cluster.client.clone()));
     let mut tasks = JoinSet::new();
-    tasks.spawn(run(client, cluster.settings(), &Part::ALL, std::future::pending()));
+    tasks.spawn(cluster.controllers(client, cluster.settings(), std::future::pending()));
     let mut counting = fleet("f", 2);
     counting["spec"]["template"]["spec"]["counters"] =
         json!({"rooms": {"count": 1, "capacity": 5}});
@@ -53,7 +52,7 @@ async fn a_fleet_that_crashes_in_a_loop_is_slowed_down_and_keeps_its_last_pods()
     let cluster = Cluster::embedded().await;
     let (client, counts) = client::counted(cluster.client.clone());
     let mut tasks = JoinSet::new();
-    tasks.spawn(run(client, cluster.settings(), &Part::ALL, std::future::pending()));
+    tasks.spawn(cluster.controllers(client, cluster.settings(), std::future::pending()));
     let pods: Api<Pod> = cluster.api();
     tasks.spawn(async move {
         loop {

@@ -1,7 +1,6 @@
 //! How many writes does a game server cost?
 
 use api::agones::Fleet;
-use plimsoll_control::{Part, run};
 use tokio::task::JoinSet;
 
 use crate::client;
@@ -12,7 +11,7 @@ async fn five_writes_take_a_server_from_its_creation_to_ready() {
     let cluster = Cluster::embedded().await;
     let (counting, writes) = client::counted(cluster.client.clone());
     let mut tasks = JoinSet::new();
-    tasks.spawn(run(counting, cluster.settings(), &Part::ALL, std::future::pending()));
+    tasks.spawn(cluster.controllers(counting, cluster.settings(), std::future::pending()));
     cluster.create::<Fleet>(fleet("f", 20)).await;
     cluster.settles("f", 20, 0).await;
     let writes = writes.lock().unwrap().clone();

@@ -7,17 +7,17 @@ use std::process::ExitCode;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
-use plimsoll_engine::runtime::{self, Launcher, Local, Networking};
+use kubelet::{Launcher, Local, Networking};
 use plimsoll_engine::{Engine, Settings};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     if args.next_if(|arg| arg == "run").is_none() {
-        return runtime::launch::main(args);
+        return kubelet::launch::main(args);
     }
     let pod = args.next().unwrap().into_string().unwrap();
     let settings = args.next().map_or_else(Settings::ephemeral, Settings::in_directory);
-    let _ = runtime::allow_for_ordinary_users();
+    let _ = kubelet::allow_for_ordinary_users();
     tokio::runtime::Runtime::new().unwrap().block_on(run(&pod, settings));
     ExitCode::SUCCESS
 }
@@ -27,7 +27,7 @@ async fn run(pod: &str, settings: Settings) {
     let engine = Engine::open(settings).await.unwrap();
     let launcher = Launcher { program: std::env::current_exe().unwrap(), args: Vec::new() };
     let local = Some(Local::new(launcher));
-    let running = engine.run(runtime::Settings { local, simulated: None }).await.unwrap();
+    let running = engine.run(kubelet::Settings { local, simulated: None }).await.unwrap();
     let network = running.networking();
     let network = if *network == Networking::Namespaces {
         "namespaces".to_owned()

@@ -2,16 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
-mod access;
-mod bounds;
-mod corpus;
-mod delegate;
-mod differential;
-mod full;
-mod in_process;
-mod keep;
 mod pods;
-mod restart;
 mod runtime;
 mod schedule;
 mod store_panic;

@@ -2,12 +2,17 @@
 
 mod docker;
 mod endings;
+mod faults;
+mod hooks;
 mod kubectl;
 mod networks;
 mod panics;
 mod probes;
 mod processes;
 mod programs;
+mod real;
+mod server;
+mod states;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +21,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
-use plimsoll_engine::Engine;
-use plimsoll_engine::runtime::{Launcher, Local, Runtime, Settings};
+use kubelet::{Launcher, Local, Settings};
+use plimsoll_engine::{Engine, Runtime};
 use serde_json::{Value, json};
 
 use crate::ephemeral;

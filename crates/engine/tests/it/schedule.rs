@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use plimsoll_engine::Engine;
-use plimsoll_engine::runtime::{Capacity, Runtime, Settings, Simulated, Simulation};
+use kubelet::{Capacity, Settings, Simulated, Simulation};
+use plimsoll_engine::{Engine, Runtime};
 use serde_json::{Value, json};
 
 use crate::ephemeral;
@@ -17,7 +17,7 @@ async fn simulated(count: usize, simulation: Option<Arc<dyn Simulation>>) -> (En
     let engine = ephemeral().await;
     let capacity = Capacity { cpu_millis: 4000, memory_bytes: 8 << 30, pods: 110 };
     let start_after = Duration::from_secs(1);
-    let simulated = Simulated { count, capacity, start_after, simulation };
+    let simulated = Simulated { count, capacity, start_after, simulation, leases: false };
     let runtime = engine.run(Settings { simulated: Some(simulated), local: None }).await.unwrap();
     (engine, runtime)
 }
@@ -91,7 +91,10 @@ async fn a_pod_that_fits_nowhere_is_told_why_and_gets_a_node_once_there_is_room(
     .await;
     let conditions = refused.status.unwrap().conditions.unwrap();
     let message = conditions.iter().find(|c| c.type_ == "PodScheduled").unwrap().message.clone();
-    assert_eq!(message.unwrap(), "0/1 nodes are available: 1: host port 7000 is taken");
+    assert_eq!(
+        message.unwrap(),
+        "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+    );
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete("first", &DeleteParams::default()).await.unwrap();
     until(&client, "second", "ran", |pod| phase(pod) == "Running").await;

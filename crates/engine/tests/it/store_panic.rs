@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, PostParams};
+use kubelet::{Settings as RuntimeSettings, Simulated};
 use plimsoll_engine::Engine;
-use plimsoll_engine::runtime::{Settings as RuntimeSettings, Simulated};
 use serde_json::json;
 
 /// Panics when it is woken by the store's thread, and else wakes as usual.

@@ -1,4 +1,4 @@
-//! `plimsoll allocate`: a game server of a fleet, through the Kubernetes API like any other client's request.
+//! `plimsoll allocate`: allocates game servers of a fleet through the Kubernetes API.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -14,48 +14,49 @@ use crate::kubeconfig;
 
 pub(crate) fn run(args: &Allocate) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (given, missing) = runtime.block_on(allocate(args))?;
+    let (allocated, failure) = runtime.block_on(allocate(args))?;
     match args.output {
-        Output::Json => print_json(&given)?,
-        Output::Text => print_text(&given)?,
+        Output::Json => print_json(&allocated)?,
+        Output::Text => print_text(&allocated)?,
     }
-    match missing {
+    let (fleet, requested, count) = (&args.fleet, args.count, allocated.len());
+    match failure {
         None => Ok(ExitCode::SUCCESS),
         Some(AllocationState::Contention) => {
-            eprintln!("plimsoll: other allocators were faster, again and again; try again");
+            eprintln!(
+                "plimsoll: fleet {fleet}: allocated {count} of {requested}; too many conflicts with other allocators, try again"
+            );
             Ok(ExitCode::FAILURE)
         }
         Some(AllocationState::UnAllocated | AllocationState::Allocated) => {
-            let (fleet, wanted) = (&args.fleet, args.count);
             eprintln!(
-                "plimsoll: fleet {fleet} gave {} of {wanted}: no other is Ready and fits",
-                given.len()
+                "plimsoll: fleet {fleet}: allocated {count} of {requested}; no other matching game server is Ready"
             );
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// Asks until there are enough, or no more to be had; then the answer says why.
+/// Allocates until the requested count is reached. Returns the state of the first allocation that failed, if any.
 async fn allocate(
     args: &Allocate,
 ) -> anyhow::Result<(Vec<GameServerAllocationStatus>, Option<AllocationState>)> {
     let (client, namespace) = kubeconfig::client(args.kubeconfig.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or(namespace);
-    let mut given = Vec::new();
-    while given.len() < args.count {
-        let status = ask(&client, &namespace, args).await?;
+    let mut allocated = Vec::new();
+    while allocated.len() < args.count {
+        let status = allocate_one(&client, &namespace, args).await?;
         match status.state {
-            AllocationState::Allocated => given.push(status),
-            missing @ (AllocationState::UnAllocated | AllocationState::Contention) => {
-                return Ok((given, Some(missing)));
+            AllocationState::Allocated => allocated.push(status),
+            failure @ (AllocationState::UnAllocated | AllocationState::Contention) => {
+                return Ok((allocated, Some(failure)));
             }
         }
     }
-    Ok((given, None))
+    Ok((allocated, None))
 }
 
-async fn ask(
+async fn allocate_one(
     client: &Client,
     namespace: &str,
     args: &Allocate,
@@ -71,30 +72,33 @@ async fn ask(
     });
     let allocations: Api<GameServerAllocation> = Api::namespaced(client.clone(), namespace);
     let allocation: GameServerAllocation = serde_json::from_value(allocation)?;
-    let answer = allocations.create(&PostParams::default(), &allocation).await;
-    let answer = answer.with_context(|| format!("could not allocate from fleet {}", args.fleet))?;
-    answer.status.context("the server gave no answer: is the allocator running?")
+    let response = allocations.create(&PostParams::default(), &allocation).await;
+    let fleet = &args.fleet;
+    let response = response.with_context(|| format!("could not allocate from fleet {fleet}"))?;
+    response.status.with_context(|| {
+        format!("could not allocate from fleet {fleet}: the response has no status; is the allocator running?")
+    })
 }
 
-/// Prints what a caller connects to, lined up.
-fn print_text(given: &[GameServerAllocationStatus]) -> anyhow::Result<()> {
+/// Prints the names, addresses and ports as a table.
+fn print_text(allocated: &[GameServerAllocationStatus]) -> anyhow::Result<()> {
     let row = |status: &GameServerAllocationStatus| {
         let ports: Vec<String> =
             status.ports.iter().map(|p| format!("{}:{}", p.name, p.port)).collect();
         [status.game_server_name.clone(), status.address.clone(), ports.join(",")]
     };
     let head = ["NAME", "ADDRESS", "PORTS"].map(str::to_owned);
-    let rows: Vec<[String; 3]> = std::iter::once(head).chain(given.iter().map(row)).collect();
+    let rows: Vec<[String; 3]> = std::iter::once(head).chain(allocated.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let (name, address) = (width(0), width(1));
     let mut out = std::io::stdout().lock();
-    for [a, b, c] in rows.iter().filter(|_| !given.is_empty()) {
+    for [a, b, c] in rows.iter().filter(|_| !allocated.is_empty()) {
         writeln!(out, "{a:name$}   {b:address$}   {c}")?;
     }
     Ok(())
 }
 
-fn print_json(given: &[GameServerAllocationStatus]) -> anyhow::Result<()> {
+fn print_json(allocated: &[GameServerAllocationStatus]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    Ok(writeln!(out, "{}", serde_json::to_string_pretty(&json!({"allocations": given}))?)?)
+    Ok(writeln!(out, "{}", serde_json::to_string_pretty(&json!({"allocations": allocated}))?)?)
 }

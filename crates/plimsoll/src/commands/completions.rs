@@ -1,4 +1,4 @@
-//! `plimsoll completions`: what lets a shell complete our command lines.
+//! `plimsoll completions`: prints a shell completion script.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap::CommandFactory as _;
 use crate::args::{Args, Completions};
 
 pub(crate) fn run(args: &Completions) -> anyhow::Result<ExitCode> {
-    // Whole, because clap panics where it cannot write: `plimsoll completions zsh | head` is no reason to.
+    // Generated into memory, because clap panics on a write error, such as a closed pipe in `plimsoll completions zsh | head`.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "plimsoll", &mut script);
     std::io::stdout().write_all(&script)?;

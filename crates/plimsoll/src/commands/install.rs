@@ -1,6 +1,6 @@
-//! `plimsoll install`: what a cluster needs to run Plimsoll, as manifests.
+//! `plimsoll install`: prints the manifests to install Plimsoll on a cluster.
 //!
-//! Nothing is contacted. Certificates are made on the spot, so every run prints other ones; all else is the same.
+//! It makes no network calls. Every run generates new certificates; the rest of the output is deterministic.
 
 mod access;
 mod allocations;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use crate::args::Install;
 use certificate::Authority;
 
-/// The name of everything that is there once, also of the Service that the API server calls.
+/// The name of all objects that exist once, including the Service that the API server calls.
 const NAME: &str = "plimsoll";
 /// The Service that matchmakers call.
 const ALLOCATOR: &str = "plimsoll-allocator";
-/// The Secrets with what we show to each, with the authorities of matchmakers, and with what a matchmaker shows.
+/// The Secrets: the server certificate for the API server, the one for matchmakers, the CAs of matchmakers, and a matchmaker's client certificate.
 const TLS: &str = "plimsoll-tls";
 const ALLOCATOR_TLS: &str = "plimsoll-allocator-tls";
 const CALLERS: &str = "plimsoll-allocator-callers";
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists everything in the order in which it can be applied.
+/// Returns all manifests in the order in which they can be applied.
 fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     let namespace = args.namespace.as_str();
     let authority = Authority::make()?;
@@ -62,18 +62,18 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     all.push(authority.server(ALLOCATOR, namespace)?.secret(ALLOCATOR_TLS, namespace));
     all.push(authority.secret(CALLERS, namespace));
     all.extend(workload::all(namespace, &args.image, args.replicas));
-    // Last, so that nothing waits for a server that is not there yet.
+    // Last, so that the API server does not call a server that does not exist yet.
     all.push(allocations::group(namespace, &authority.bundle()));
     all.extend(webhooks::all(namespace, &authority.bundle()));
     Ok(all)
 }
 
-/// Makes the metadata of something in a namespace.
+/// Returns the metadata of a namespaced object.
 fn named(name: &str, namespace: &str) -> Value {
     json!({"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": NAME}})
 }
 
-/// Makes the metadata of something that the whole cluster has.
+/// Returns the metadata of a cluster-scoped object.
 fn global(name: &str) -> Value {
     json!({"name": name, "labels": {"app.kubernetes.io/name": NAME}})
 }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_right_reaches_further_than_what_it_is_for() {
+    fn roles_grant_only_the_permissions_that_are_used() {
         let flags = ["plimsoll", "install", "--cluster-secret=to-other"];
         let Command::Install(args) = Args::parse_from(flags).command else {
             panic!("expected `install`");
@@ -129,21 +129,21 @@ mod tests {
         };
         let text: String =
             rules(&manifests(&args).unwrap()).iter().map(|r| r.to_string()).collect();
-        assert!(!text.contains("secrets"), "none at all unless some are named");
+        assert!(!text.contains("secrets"), "no Secret without --cluster-secret");
     }
 
     #[test]
-    fn run_takes_the_flags_of_the_deployment() {
+    fn run_accepts_the_flags_of_the_deployment() {
         let container = &deployment()["spec"]["template"]["spec"]["containers"][0];
         let flags = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
         let Command::Run(run) = Args::parse_from(["plimsoll"].into_iter().chain(flags)).command
         else {
             panic!("expected `run`");
         };
-        let doors = [run.webhooks, run.aggregated_api, run.allocator.allocator, run.metrics];
+        let addresses = [run.webhooks, run.aggregated_api, run.allocator.allocator, run.metrics];
         let ports = container["ports"].as_array().unwrap();
-        for (door, port) in doors.into_iter().zip(ports) {
-            assert_eq!(door.unwrap().port(), port["containerPort"]);
+        for (address, port) in addresses.into_iter().zip(ports) {
+            assert_eq!(address.unwrap().port(), port["containerPort"]);
         }
         let folders = [
             run.certificates,

@@ -1,15 +1,17 @@
 //! `plimsoll run`: the controllers and servers, as a deployment in a cluster runs them.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use cluster::LeaderElection;
+use cluster::{CachedKind, Caches, LeaderElection};
 use control::Settings;
 use kube::{Client, Config};
 use process::{Clock, Random, Supervisor};
-use serve::allocator::{Door, Doors};
+use serve::allocator::{Endpoint, Endpoints};
 use serve::tls::{Certificates, Files};
-use serve::{admission, allocator};
+use serve::{admission, allocator, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -31,17 +33,22 @@ async fn start(args: &Run) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let (client, namespace) = client(args).await?;
-    let (supervisor, mut measuring) = (Supervisor::new(), Vec::new());
-    let recorder = measuring::serve(&client, args.metrics, &supervisor, &mut measuring).await?;
+    let supervisor = Supervisor::new();
+    let chosen: Vec<control::Part> = args.only.iter().map(|part| controller(*part)).collect();
+    let kinds = required_kinds(args, &chosen);
+    // An allocator replaces game servers, with all that is stored of them.
+    let caches = Caches::new(None, has_allocator(args));
+    let mut tasks = caches.follow(&client, &kinds, &Random::system(), &supervisor);
+    let recorder = measuring::serve(&caches, args.metrics, &supervisor, &mut tasks).await?;
     let stop = CancellationToken::new();
     let mut servers =
         Servers { stop: stop.clone(), supervisor: supervisor.clone(), running: JoinSet::new() };
     servers.webhooks(args).await?;
-    servers.allocator(args, client.clone(), recorder).await?;
-    let chosen: Vec<control::Part> = args.only.iter().map(|part| controller(*part)).collect();
+    servers.allocator(args, client.clone(), &caches, recorder).await?;
     let settings = settings(args, namespace);
     let controllers = async {
-        control::run(client, settings, &chosen, stop.clone().cancelled_owned()).await;
+        let stopped = stop.clone().cancelled_owned();
+        control::run(client, caches, settings, &chosen, stopped).await;
         stop.cancel();
     };
     let told = async {
@@ -60,6 +67,22 @@ async fn start(args: &Run) -> anyhow::Result<()> {
     // Whoever was let in gets an answer.
     while servers.running.join_next().await.is_some() {}
     ended
+}
+
+fn has_allocator(args: &Run) -> bool {
+    args.allocator.allocator.is_some() || args.aggregated_api.is_some()
+}
+
+/// Returns the kinds that the chosen parts need in the caches.
+fn required_kinds(args: &Run, chosen: &[control::Part]) -> BTreeSet<CachedKind> {
+    let mut kinds = control::required_kinds(chosen);
+    if has_allocator(args) {
+        kinds.extend(allocator::REQUIRED_KINDS);
+    }
+    if args.metrics.is_some() {
+        kinds.extend(metrics::REQUIRED_KINDS);
+    }
+    kinds
 }
 
 /// Says why a server ended that nobody told to.
@@ -130,18 +153,19 @@ impl Servers {
         Ok(())
     }
 
-    /// Gives out game servers, to matchmakers and through the API server.
+    /// Serves allocations to matchmakers and through the API server.
     async fn allocator(
         &mut self,
         args: &Run,
         client: Client,
+        caches: &Arc<Caches>,
         recorder: Option<allocator::Recorder>,
     ) -> anyhow::Result<()> {
-        let doors = Doors {
+        let endpoints = Endpoints {
             matchmakers: listening::allocator(&args.allocator).await?,
             aggregated: aggregated(args).await?,
         };
-        if doors.matchmakers.is_none() && doors.aggregated.is_none() {
+        if endpoints.matchmakers.is_none() && endpoints.aggregated.is_none() {
             return Ok(());
         }
         let settings = allocator::Settings {
@@ -149,17 +173,18 @@ impl Servers {
             supervisor: self.supervisor.clone(),
             ..allocator::Settings::default()
         };
-        let serving =
-            allocator::serve(client, settings, doors, self.stop.clone().cancelled_owned());
+        let (caches, stop) = (Arc::clone(caches), self.stop.clone().cancelled_owned());
+        let serving = allocator::serve(client, caches, settings, endpoints, stop);
         self.running.spawn(async move { serving.await.context("the allocator ended") });
         Ok(())
     }
 }
 
-async fn aggregated(args: &Run) -> anyhow::Result<Option<Door>> {
+async fn aggregated(args: &Run) -> anyhow::Result<Option<Endpoint>> {
     let Some(address) = args.aggregated_api else { return Ok(None) };
     let tls = Some(shown_to_api_server(args)?);
-    Ok(Some(Door { listener: listen(address, "--aggregated-api").await?, tls, anyone: false }))
+    let listener = listen(address, "--aggregated-api").await?;
+    Ok(Some(Endpoint { listener, tls, allow_anonymous: false }))
 }
 
 fn shown_to_api_server(args: &Run) -> anyhow::Result<Files> {

@@ -1,4 +1,4 @@
-//! `plimsoll sample-server`: the game server of `examples/simple-game-server`, so that a first try needs no second build.
+//! `plimsoll sample-server`: the game server of `examples/simple-game-server`, built in so that the quickstart needs no second build.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `plimsoll sdk-server`: the sidecar beside a game server, and its stand-in on a developer's machine.
+//! `plimsoll sdk-server`: the SDK server as a sidecar, or locally on a developer's machine.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::SdkServer;
 
 pub(crate) fn run(args: &SdkServer) -> anyhow::Result<ExitCode> {
-    // It does little, and stands beside a game that needs the processor.
+    // One worker thread: the sidecar has little to do, and shares the CPU with the game.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(start(args))?;
@@ -42,7 +42,7 @@ async fn start(args: &SdkServer) -> anyhow::Result<()> {
 
 async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
     let listeners = listen(args, false).await?;
-    say(&listeners, "stands in for the SDK server")?;
+    print_addresses(&listeners, "local SDK server")?;
     let local = Local {
         file: args.file.clone().filter(|file| !file.as_os_str().is_empty()),
         test: tests(args),
@@ -52,7 +52,7 @@ async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyho
     let is_test = local.test.is_some();
     run_local(local, listeners, stop).await?;
     if is_test {
-        eprintln!("plimsoll: the conformance test of {:?} passed", args.sdk_name);
+        eprintln!("plimsoll: conformance test of {:?} passed", args.sdk_name);
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ async fn sidecar(
     gates: &FeatureGates,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
-    let needed = "is needed, by flag or environment; --local needs neither";
+    let needed = "is required, as a flag or environment variable, unless you use --local";
     let name = args.gameserver_name.clone();
     let name = name.with_context(|| format!("--gameserver-name (GAMESERVER_NAME) {needed}"))?;
     let namespace = args.pod_namespace.clone();
@@ -70,26 +70,27 @@ async fn sidecar(
         namespace.with_context(|| format!("--pod-namespace (POD_NAMESPACE) {needed}"))?;
     let settings = Settings {
         rate_limit: rate_limit(args)?,
-        // A native sidecar outlives the game's container, and has nothing to wait for.
+        // A native sidecar outlives the game's container and does not have to wait.
         graceful_termination: args.graceful_termination
             && gates.off().any(|gate| gate == "SidecarContainers"),
         ..Settings::new(namespace, name)
     };
     let client = client(args).await?;
     let listeners = listen(args, true).await?;
-    say(&listeners, &format!("speaks for GameServer {}/{}", settings.namespace, settings.name))?;
+    let what = format!("SDK server of GameServer {}/{}", settings.namespace, settings.name);
+    print_addresses(&listeners, &what)?;
     Ok(run_sidecar(client, settings, listeners, stop).await?)
 }
 
-/// Gives the calls of a conformance test; none where an empty variable is all there is.
+/// Returns the expected calls of a conformance test; `None` if the flag or variable is empty.
 fn tests(args: &SdkServer) -> Option<Vec<String>> {
     let names: Vec<_> = args.test.iter().filter(|name| !name.is_empty()).cloned().collect();
     (!names.is_empty()).then_some(names)
 }
 
-fn say(listeners: &Listeners, what: &str) -> std::io::Result<()> {
+fn print_addresses(listeners: &Listeners, what: &str) -> std::io::Result<()> {
     let (grpc, http) = (listeners.grpc.local_addr()?, listeners.http.local_addr()?);
-    eprintln!("plimsoll: {what}, with gRPC at {grpc} and REST at http://{http}");
+    eprintln!("plimsoll: {what}: gRPC at {grpc}, REST at http://{http}");
     Ok(())
 }
 
@@ -100,7 +101,9 @@ async fn client(args: &SdkServer) -> anyhow::Result<Client> {
                 .with_context(|| format!("could not read {}", path.display()))?;
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
         }
-        None => Config::incluster().context("no cluster: give --kubeconfig FILE, or --local")?,
+        None => {
+            Config::incluster().context("not running in a pod: use --kubeconfig FILE or --local")?
+        }
     };
     Ok(Client::try_from(config)?)
 }
@@ -114,7 +117,7 @@ fn rate_limit(args: &SdkServer) -> anyhow::Result<Duration> {
     };
     let span = api::duration::parse(&given).map_err(anyhow::Error::msg);
     let span = span.context("--request-rate-limit (REQUEST_RATE_LIMIT)")?;
-    Duration::try_from(span).context("--request-rate-limit: expected no less than 0")
+    Duration::try_from(span).context("--request-rate-limit: must not be negative")
 }
 
 async fn listen(args: &SdkServer, with_health: bool) -> anyhow::Result<Listeners> {
@@ -129,12 +132,13 @@ async fn listen(args: &SdkServer, with_health: bool) -> anyhow::Result<Listeners
     })
 }
 
-/// Listens on a host by name, on IPv4 where it has that: some clients look there only.
+/// Listens on a host by name. Prefers IPv4, because some clients support only that.
 async fn bind(host: &str, port: u16, flag: &str) -> anyhow::Result<TcpListener> {
     let host = if host.is_empty() { "0.0.0.0" } else { host };
     let found = tokio::net::lookup_host((host, port)).await;
-    let mut found: Vec<SocketAddr> =
-        found.with_context(|| format!("{host:?} is not an address to listen on"))?.collect();
+    let mut found: Vec<SocketAddr> = found
+        .with_context(|| format!("could not resolve {host:?} to an address to listen on"))?
+        .collect();
     found.sort_by_key(SocketAddr::is_ipv6);
     TcpListener::bind(&*found).await.with_context(|| {
         format!("could not listen on {host}:{port}; choose another port with {flag}")

@@ -1,4 +1,4 @@
-//! `plimsoll up`: a Kubernetes API on this machine, with everything on it.
+//! `plimsoll up`: runs the embedded engine with all controllers on this machine.
 
 mod apply;
 mod embedded;
@@ -18,18 +18,18 @@ use crate::kubeconfig;
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
-    // Before any thread is there, or it cannot be had. Without it pods share the host's network, which is said.
-    let _ = engine::runtime::allow_for_ordinary_users();
+    // Must run before any thread is started. If it fails, pods share the host network, and a line says so.
+    let _ = kubelet::allow_for_ordinary_users();
     crate::give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(up(args))?;
-    // What still runs are connections of clients that do not know that it is over.
+    // Only client connections are still open.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
 async fn up(args: &Up) -> anyhow::Result<()> {
-    // Before anything else, so that a signal that comes early is not missed.
+    // Registered first, so that an early signal is not missed.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let data = kubeconfig::data_directory(args.data.as_deref())?;
@@ -43,18 +43,21 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     let listening = engine.listen(args.listen).await?;
     let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| data.join("kubeconfig"));
     if let Some(dir) = kubeconfig.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        // A data directory that keeps nothing still has the token of whoever runs it.
+        // Even with --ephemeral the kubeconfig contains a token, so only the owner may read the directory.
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
-            .with_context(|| format!("could not make {}", dir.display()))?;
+            .with_context(|| format!("could not create directory {}", dir.display()))?;
     }
     engine.write_kubeconfig(&kubeconfig, &listening)?;
     let mut out = std::io::stdout();
     writeln!(out, "plimsoll is up at {}", listening.url())?;
     if !listening.address().ip().is_loopback() {
-        writeln!(out, "other machines can reach it; whoever has the token may do everything")?;
+        writeln!(
+            out,
+            "warning: other machines can connect; anyone with the token in the kubeconfig has full access"
+        )?;
     }
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
     out.flush()?;
@@ -63,7 +66,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
         None => None,
     };
     if let Some(url) = parts.as_ref().and_then(Parts::allocator) {
-        writeln!(out, "allocations by gRPC and REST at {url}")?;
+        writeln!(out, "allocator (gRPC and REST) at {url}")?;
     }
     if let Some(lack) = parts.as_ref().and_then(Parts::lacks) {
         writeln!(out, "{lack}")?;
@@ -86,7 +89,7 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     };
     supervisor.stop();
     if ended.is_err() {
-        // The store may be gone: then what pods and controllers wait for never comes.
+        // The store may have failed; without this, pods and controllers could wait for it forever.
         engine.stop();
     }
     if let Some(parts) = parts {

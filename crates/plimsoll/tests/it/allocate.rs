@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use cluster::Caches;
 use engine::{Delegate, Engine, Settings};
 use http_body_util::{BodyExt as _, Full};
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
+use process::Random;
 use serde_json::json;
 use serve::allocator::{self, Allocator};
 use tower::{BoxError, service_fn};
@@ -38,7 +40,10 @@ async fn servers_are_printed_with_what_one_connects_to() {
     assert_eq!(names, ["party-a", "party-b"]);
     assert_eq!(done.status.code(), Some(1), "there were only two");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(said.contains("fleet party gave 2 of 3"), "{said}");
+    assert!(
+        said.contains("fleet party: allocated 2 of 3; no other matching game server is Ready"),
+        "{said}"
+    );
 
     let done = run(&kubeconfig, &["party", "--selector", "mode"]).await;
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -66,9 +71,15 @@ async fn ready(engine: &Engine, name: &str, mode: &str) {
 
 /// Lets an allocator answer for its group, as `plimsoll up` does.
 async fn delegate(engine: &Engine) {
-    let allocator = Allocator::start(engine.client(), allocator::Settings::default()).await;
+    let (client, caches) = (engine.client(), Caches::new(None, true));
+    let (kinds, random) = (allocator::REQUIRED_KINDS.into(), Random::system());
+    let settings = allocator::Settings::default();
+    let following = caches.follow(&client, &kinds, &random, &settings.supervisor);
+    let allocator = Allocator::start(client, caches, settings).await;
+    // The service lives as long as the engine.
+    let following = std::sync::Arc::new(following);
     let service = service_fn(move |request: http::Request<Full<bytes::Bytes>>| {
-        let allocator = allocator.clone();
+        let (allocator, _following) = (allocator.clone(), following.clone());
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();

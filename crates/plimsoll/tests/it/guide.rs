@@ -26,7 +26,7 @@ fn documented_commands_print_what_the_pages_say() {
         let first = text.lines().zip(fresh.lines()).find(|(a, b)| a != b);
         wrong.push(format!("{}: (page, program) = {first:?}", page.display()));
     }
-    assert!(wrong.is_empty(), "run with PLIMSOLL_BLESS=1 to accept:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "run `cargo xtask generate` to accept:\n{}", wrong.join("\n"));
 }
 
 fn pages() -> Vec<PathBuf> {

@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use api::agones::GameServer;
-use cluster::LeaderElection;
+use cluster::{Caches, LeaderElection};
 use control::{Part, Settings};
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
+use process::Supervisor;
 use serde_json::{Value, json};
 
 use crate::{from_env, plimsoll};
@@ -164,15 +165,15 @@ fn objects(name: &str) -> String {
 async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others() {
     let Some(account) = Account::make() else { return };
     let name = account.name.as_str();
-    let settings = Settings {
-        namespace: Some(name.to_owned()),
-        lease: Some(LeaderElection::new(name, "test")),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { lease: Some(LeaderElection::new(name, "test")), ..Settings::default() };
     let mut tasks = tokio::task::JoinSet::new();
     let client = account.client(true).await;
+    let caches = Caches::new(Some(name.to_owned()), false);
     tasks.spawn(async move {
-        control::run(client, settings, &Part::ALL, std::future::pending()).await;
+        let (kinds, supervisor) = (control::required_kinds(&Part::ALL), Supervisor::new());
+        let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
+        control::run(client, caches, settings, &Part::ALL, std::future::pending()).await;
     });
     account.ok(&["create", "-f", "-"], &objects(name));
     let address = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.9.0.1"}]}});

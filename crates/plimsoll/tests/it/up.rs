@@ -199,10 +199,10 @@ impl Up {
         loop {
             let mut line = String::new();
             assert_ne!(up.out.read_line(&mut line).unwrap(), 0, "it ended before it was up");
-            if line.starts_with("talk to one: ") {
+            if line.starts_with("try it: ") {
                 return up;
             }
-            if let Some(url) = line.strip_prefix("allocations by gRPC and REST at ") {
+            if let Some(url) = line.strip_prefix("allocator (gRPC and REST) at ") {
                 up.allocator = Some(url.trim().to_owned());
             }
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -212,7 +212,7 @@ async fn a_connection_is_kept_for_as_long_as_clients_keep_it_idle() {
     let settings = Settings { limits: LIMITS, known: Known::ByRequest, tls: None };
     let connection =
         Connection { peer: place.peer(), settings, service: service_fn(echo), stopping };
-    let answering = tokio::spawn(connection.answer(stream));
+    let answering = tokio::spawn(connection.answer(stream, None));
     for _ in 0..2 {
         client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         let mut answer = [0; 1024];

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 use api::multicluster::{ConnectionInfo, GameServerAllocationPolicy};
-use cluster::Lenient;
+use cluster::Undecoded;
 use connect::trust::TrustStore;
 use decide::allocation::next_cluster;
 use k8s_openapi::api::core::v1::Secret;
@@ -19,7 +19,8 @@ use kube::core::Selector;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-use super::{Allocator, Refusal, messages, nothing};
+use super::answer::without_server;
+use super::{Allocator, Refusal, messages};
 use crate::proto::allocation::allocation_service_client::AllocationServiceClient;
 
 /// How long one call may take, and all calls together.
@@ -89,11 +90,11 @@ async fn policies(
         let path = "spec.multiClusterSetting.policySelector";
         Refusal::Invalid(vec![api::Problem::new(path, err.to_string())])
     })?;
-    let api: Api<Lenient<GameServerAllocationPolicy>> =
+    let api: Api<Undecoded<GameServerAllocationPolicy>> =
         Api::namespaced(allocator.shared.client.clone(), namespace);
     let found = api.list(&ListParams::default().labels_from(&selector)).await;
     let found = found.map_err(|err| Refusal::Write(Arc::new(err)))?;
-    Ok(found.items.into_iter().filter_map(Lenient::readable).collect())
+    Ok(found.items.iter().filter_map(Undecoded::decode).collect())
 }
 
 /// Allocates in this cluster.
@@ -137,7 +138,7 @@ async fn there(
                 Ok(answer) => return Ok(messages::status(answer.into_inner(), endpoint)),
                 // It has none: asking again does not change that.
                 Err(status) if status.code() == Code::ResourceExhausted => {
-                    return Ok(nothing(AllocationState::UnAllocated));
+                    return Ok(without_server(AllocationState::UnAllocated));
                 }
                 Err(status) => last = Err(remote(endpoint, status)),
             }

@@ -1,4 +1,4 @@
-//! Who is told that a server was allocated?
+//! Events about allocations.
 //!
 //! Events are sent behind the work, one at a time, from a queue that drops what does not fit: an allocation never waits for
 //! its event, and a storm of allocations is not doubled by one.
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cluster::CachedGameServer;
 use decide::Reason as _;
 use decide::allocation::Warning;
 use futures::FutureExt as _;
@@ -19,8 +20,6 @@ use process::Clock;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use super::server::Server;
-
 const COMPONENT: &str = "GameServerAllocation-Allocator";
 
 /// Events that may wait to be sent.
@@ -31,7 +30,7 @@ const WAITING: usize = 1024;
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 const TIMES: u32 = 10;
 
-/// The way to who sends events.
+/// The queue of events to send.
 pub(super) struct Events {
     queue: Option<mpsc::Sender<Event>>,
     dropped: AtomicU64,
@@ -39,7 +38,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Makes the queue, and what sends from it; without `wanted` nothing is ever sent.
+    /// Returns the queue and the task that sends from it; nothing is sent unless `wanted`.
     pub(super) fn new(
         client: Client,
         clock: Clock,
@@ -51,8 +50,8 @@ impl Events {
         (events, move || send(client.clone(), Arc::clone(&waiting)).boxed())
     }
 
-    /// Tells that a server was allocated, and what of the request did not apply to it.
-    pub(super) fn tell(&self, server: &Server, warnings: &[Warning]) {
+    /// Records that a server was allocated, and what of the request did not apply to it.
+    pub(super) fn record(&self, server: &CachedGameServer, warnings: &[Warning]) {
         let Some(queue) = &self.queue else { return };
         let now = self.clock.now();
         let allocated = [("Normal", "Allocated", "Allocated".to_owned())];
@@ -78,16 +77,22 @@ async fn send(client: Client, waiting: Arc<Mutex<mpsc::Receiver<Event>>>) {
         }
         tokio::time::sleep((sent_at.elapsed() * TIMES).clamp(REST.0, REST.1)).await;
     }
-    // Nobody is left who could have anything to tell.
+    // No sender is left.
     std::future::pending().await
 }
 
-fn event(server: &Server, type_: &str, reason: &str, message: String, now: Timestamp) -> Event {
-    let metadata = &server.metadata;
+fn event(
+    server: &CachedGameServer,
+    type_: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> Event {
+    let metadata = &server.object.metadata;
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{:016x}", server.name(), fastrand::u64(..))),
-            namespace: Some(server.namespace().to_owned()),
+            name: Some(format!("{}.{:016x}", server.view.name, fastrand::u64(..))),
+            namespace: Some(server.view.namespace.to_string()),
             ..ObjectMeta::default()
         },
         involved_object: ObjectReference {

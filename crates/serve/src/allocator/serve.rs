@@ -1,4 +1,4 @@
-//! How does an allocator run on its own, beside a cluster?
+//! The listeners of an allocator.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use cluster::Caches;
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -14,31 +15,31 @@ use process::Supervisor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Allocator, Settings, doors, kubernetes};
+use super::{Allocator, Settings, kubernetes, service};
 use crate::listen;
 use crate::tls::{self, Certificates, Material, Source, TlsError};
 
 /// The longest allocation that is read.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// Where callers knock.
+/// A port that the allocator listens on.
 #[derive(Debug)]
-pub struct Door {
-    /// A port that is listened on.
+pub struct Endpoint {
+    /// The listening socket.
     pub listener: TcpListener,
     /// The certificates; without them calls are in plain text, which only a loopback address allows.
     pub tls: Option<tls::Files>,
-    /// Whether callers without a certificate are let in, beyond a loopback address.
-    pub anyone: bool,
+    /// Whether callers without a certificate are accepted on other than loopback addresses.
+    pub allow_anonymous: bool,
 }
 
-/// The doors of an allocator.
+/// The ports of an allocator.
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct Endpoints {
     /// gRPC and REST.
-    pub matchmakers: Option<Door>,
-    /// The aggregated API: its callers are the API server and nobody else.
-    pub aggregated: Option<Door>,
+    pub matchmakers: Option<Endpoint>,
+    /// The aggregated API, which only the API server may call.
+    pub aggregated: Option<Endpoint>,
 }
 
 /// Why an allocator does not run.
@@ -61,25 +62,26 @@ pub enum ServeError {
     Port(#[from] std::io::Error),
 }
 
-/// Answers at all doors until `stop` happens, and lets what is under way finish.
+/// Serves all endpoints until `stop` is ready, and lets requests in progress finish. The caches have to follow [`super::REQUIRED_KINDS`].
 pub async fn serve(
     client: Client,
+    caches: Arc<Caches>,
     settings: Settings,
-    doors: Doors,
+    endpoints: Endpoints,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let mut open = Vec::new();
-    if let Some(door) = doors.matchmakers {
-        let certificates = certificates(&door, &settings.supervisor).await?;
-        open.push((door.listener, certificates, doors::router as fn(Allocator) -> Router));
+    if let Some(endpoint) = endpoints.matchmakers {
+        let certificates = certificates(&endpoint, &settings.supervisor).await?;
+        open.push((endpoint.listener, certificates, service::router as fn(Allocator) -> Router));
     }
-    if let Some(door) = doors.aggregated {
-        let certificates = front_proxy(client.clone(), &door, &settings.supervisor).await?;
-        open.push((door.listener, Some(certificates), aggregated));
+    if let Some(endpoint) = endpoints.aggregated {
+        let certificates = front_proxy(client.clone(), &endpoint, &settings.supervisor).await?;
+        open.push((endpoint.listener, Some(certificates), aggregated));
     }
     let mut stop = std::pin::pin!(stop);
     let allocator = tokio::select! {
-        allocator = Allocator::start(client, settings) => allocator,
+        allocator = Allocator::start(client, caches, settings) => allocator,
         () = &mut stop => return Ok(()),
     };
     let (stopping, is_stopping) = watch::channel(false);
@@ -102,38 +104,38 @@ pub async fn serve(
 /// Serves gRPC and REST of an allocator that runs already, until the returned future is dropped. Certificates are checked before that.
 pub async fn matchmakers(
     allocator: Allocator,
-    door: Door,
+    endpoint: Endpoint,
 ) -> Result<impl Future<Output = ()> + Send + 'static, ServeError> {
-    let certificates = certificates(&door, &allocator.shared.settings.supervisor).await?;
-    let router = doors::router(allocator);
-    Ok(listen::serve(door.listener, certificates, router, std::future::pending()))
+    let certificates = certificates(&endpoint, &allocator.shared.settings.supervisor).await?;
+    let router = service::router(allocator);
+    Ok(listen::serve(endpoint.listener, certificates, router, std::future::pending()))
 }
 
-/// Checks that a door is as closed as its address asks for.
+/// Loads the certificates of an endpoint, and checks that it is as closed as its address requires.
 async fn certificates(
-    door: &Door,
+    endpoint: &Endpoint,
     supervisor: &Supervisor,
 ) -> Result<Option<Certificates>, ServeError> {
-    let address = door.listener.local_addr()?;
+    let address = endpoint.listener.local_addr()?;
     let is_loopback = address.ip().is_loopback();
-    match &door.tls {
+    match &endpoint.tls {
         None if is_loopback => Ok(None),
         None => Err(ServeError::PlainText(address)),
-        Some(files) if files.callers.is_none() && !is_loopback && !door.anyone => {
+        Some(files) if files.callers.is_none() && !is_loopback && !endpoint.allow_anonymous => {
             Err(ServeError::Strangers(address))
         }
         Some(files) => Ok(Some(Certificates::of_files(files.clone(), supervisor).await?)),
     }
 }
 
-/// Lets in the API server alone: it shows a certificate of the authority that the cluster publishes for this.
+/// Accepts the API server alone, by a client certificate of the authority that the cluster publishes for this.
 async fn front_proxy(
     client: Client,
-    door: &Door,
+    endpoint: &Endpoint,
     supervisor: &Supervisor,
 ) -> Result<Certificates, ServeError> {
-    let Some(files) = door.tls.clone() else {
-        return Err(ServeError::PlainText(door.listener.local_addr()?));
+    let Some(files) = endpoint.tls.clone() else {
+        return Err(ServeError::PlainText(endpoint.listener.local_addr()?));
     };
     let source: Source = Arc::new(move || {
         let (client, files) = (client.clone(), files.clone());
@@ -147,7 +149,7 @@ async fn front_proxy(
     Ok(Certificates::follow(source, task, supervisor).await?)
 }
 
-/// Reads who vouches for the API server, and under which names it calls.
+/// Reads the authority of the API server's client certificates, and the names it uses.
 async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
     const NAME: &str = "extension-apiserver-authentication";
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-system");
@@ -162,7 +164,7 @@ async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
     Ok((authority.clone().into_bytes(), names))
 }
 
-/// Gives the aggregated API as a router.
+/// Returns the routes of the aggregated API.
 pub fn aggregated(allocator: Allocator) -> Router {
     Router::new().fallback(pass_on).with_state(allocator)
 }

@@ -1,20 +1,20 @@
-//! How does a choice become true?
+//! The write that makes an allocation.
 //!
-//! By one write that names the version it was decided on: labels, annotations, state, counters and lists together, as a
-//! merge patch or merged into the server's whole text. A write without an answer is sent again as it was: the API takes it, or
-//! says that the version has moved on, and then the moment in `agones.dev/last-allocated` tells whether by us.
+//! It names the version it was decided on, and has labels, annotations, state, counters and lists together, as a merge patch or merged
+//! into the server's whole text. A write without an answer is sent again as it was: the API accepts it, or reports that the version has
+//! moved on, and then the moment in `agones.dev/last-allocated` tells whether this write did that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::agones;
+use api::agones::{self, GameServer, GameServerStatus};
+use cluster::{Cache, CachedGameServer};
 use decide::allocation::{self, LAST_ALLOCATED, Warning, apply};
-use decide::gameserver::{GameServer, Texts};
+use decide::gameserver::{self, Texts};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, Patch, PatchParams, PostParams, Request, ValidationDirective};
+use kube::api::{Api, GetParams, Patch, PatchParams, PostParams, Request, ValidationDirective};
 use serde_json::{Map, Value, json};
-
-use super::server::Server;
 
 /// How long to wait before a write without an answer is sent again.
 const PAUSES: [Duration; 4] = [
@@ -27,13 +27,13 @@ const PAUSES: [Duration; 4] = [
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What came of sending.
-pub(super) enum Sent {
+/// The outcome of sending a write.
+pub(super) enum SendOutcome {
     /// It is written, and the server is now like this.
-    Written(Server),
-    /// Someone else's write came first; what the server is like now, if that had to be asked.
-    Conflict(Option<Server>),
-    /// There is no such server any more.
+    Written(Arc<CachedGameServer>),
+    /// Another write came first; the server as it is now, if it had to be read.
+    Conflict(Option<Arc<CachedGameServer>>),
+    /// The server no longer exists.
     Gone,
     /// The API refused, or did not answer often enough.
     Failed(kube::Error),
@@ -42,30 +42,34 @@ pub(super) enum Sent {
 /// A write to one server, for one request or several.
 pub(super) struct Write {
     body: Body,
-    /// What tells our write from another's.
+    /// The moment that tells this write from another.
     at: String,
     /// Actions that did not apply.
     pub(super) warnings: Vec<Warning>,
 }
 
-/// What is sent.
+/// The body of a write.
 #[derive(Debug, PartialEq)]
 enum Body {
-    /// What changes.
+    /// The fields that change.
     Patch(Value),
-    /// The whole server as it is then, where its text is known.
+    /// The whole server as it is afterwards, where its text is known.
     Whole(Value),
 }
 
 impl Write {
     /// Works out what requests do to a server, one after the other.
     pub(super) fn new<'a>(
-        base: &Server,
+        base: &CachedGameServer,
         requests: impl Iterator<Item = &'a allocation::Request> + Clone,
         now: Timestamp,
     ) -> Self {
         // Without its metadata, so that the labels and annotations it has afterwards are those that change.
-        let mut after = agones::server_view(&ObjectMeta::default(), &base.status);
+        let status = base.object.status.as_ref();
+        let mut after = agones::server_view(
+            &ObjectMeta::default(),
+            status.unwrap_or(&GameServerStatus::default()),
+        );
         let mut warnings = Vec::new();
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
         let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
@@ -73,7 +77,7 @@ impl Write {
         let body = match base.text.as_deref().map(serde_json::from_str::<Value>) {
             Some(Ok(mut whole)) => {
                 merge(&mut whole, patch);
-                // Who owns which field is for the API to say.
+                // Field managers are for the API server to track.
                 if let Some(metadata) = whole["metadata"].as_object_mut() {
                     metadata.remove("managedFields");
                 }
@@ -85,22 +89,27 @@ impl Write {
     }
 
     /// Sends the write until there is an answer.
-    pub(super) async fn send(&self, api: &Api<Server>, base: &Server) -> Sent {
+    pub(super) async fn send(
+        &self,
+        api: &Api<GameServer>,
+        cache: &Cache<CachedGameServer>,
+        base: &CachedGameServer,
+    ) -> SendOutcome {
         let mut pauses = PAUSES.iter();
         let mut in_doubt = false;
         loop {
-            let failed = match self.send_once(api, base).await {
-                Ok(server) => return Sent::Written(server),
-                Err(err) if is(&err, 409) && !in_doubt => return Sent::Conflict(None),
-                Err(err) if is(&err, 409) => match self.find_out(api, base).await {
+            let failed = match self.send_once(api, cache, base).await {
+                Ok(server) => return SendOutcome::Written(server),
+                Err(err) if is(&err, 409) && !in_doubt => return SendOutcome::Conflict(None),
+                Err(err) if is(&err, 409) => match self.resolve(api, cache, base).await {
                     Ok(sent) => return sent,
                     Err(err) => err,
                 },
-                Err(err) if is(&err, 404) => return Sent::Gone,
+                Err(err) if is(&err, 404) => return SendOutcome::Gone,
                 Err(err) => err,
             };
             let Some(pause) = pauses.next().filter(|_| may_pass(&failed)) else {
-                return Sent::Failed(failed);
+                return SendOutcome::Failed(failed);
             };
             tracing::debug!(error = %cluster::explain(&failed), "sending a write again");
             in_doubt = true;
@@ -108,47 +117,68 @@ impl Write {
         }
     }
 
-    async fn send_once(&self, api: &Api<Server>, base: &Server) -> Result<Server, kube::Error> {
-        match &self.body {
-            Body::Whole(whole) => within(replace(api, base.name(), whole)).await,
+    async fn send_once(
+        &self,
+        api: &Api<GameServer>,
+        cache: &Cache<CachedGameServer>,
+        base: &CachedGameServer,
+    ) -> Result<Arc<CachedGameServer>, kube::Error> {
+        let (name, request) = (&base.view.name, Request::new(api.resource_url()));
+        let request = match &self.body {
+            Body::Whole(whole) => {
+                let body = serde_json::to_vec(whole).map_err(kube::Error::SerdeError)?;
+                request.replace(name, &PostParams::default(), body)
+            }
             Body::Patch(patch) => {
                 // Every field that is sent is one of the kind's: the API need not look for others.
                 let field_validation = Some(ValidationDirective::Ignore);
                 let params = PatchParams { field_validation, ..PatchParams::default() };
-                within(api.patch(base.name(), &params, &Patch::Merge(patch))).await
+                request.patch(name, &params, &Patch::Merge(patch))
             }
-        }
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let text = within(api.clone().into_client().request_text(request)).await?;
+        cache.decode(text).map_err(kube::Error::SerdeError)
     }
 
-    /// Asks whether the version has moved on by our own hand. Where another allocation came after, nobody can tell.
-    async fn find_out(&self, api: &Api<Server>, base: &Server) -> Result<Sent, kube::Error> {
-        let Some(server) = look(api, base.name()).await? else { return Ok(Sent::Gone) };
+    /// Finds out whether this write has moved the version on. Where another allocation came after, that cannot be known.
+    async fn resolve(
+        &self,
+        api: &Api<GameServer>,
+        cache: &Cache<CachedGameServer>,
+        base: &CachedGameServer,
+    ) -> Result<SendOutcome, kube::Error> {
+        let Some(server) = read(api, cache, &base.view.name).await? else {
+            return Ok(SendOutcome::Gone);
+        };
         match last_allocated(&server) {
-            Some(at) if at == self.at => Ok(Sent::Written(server)),
-            at if at == last_allocated(base) => Ok(Sent::Conflict(Some(server))),
+            Some(at) if at == self.at => Ok(SendOutcome::Written(server)),
+            at if at == last_allocated(base) => Ok(SendOutcome::Conflict(Some(server))),
             Some(_) | None => {
                 let why = "the connection broke, and another allocation came after: this one may have happened";
-                Ok(Sent::Failed(kube::Error::Service(why.into())))
+                Ok(SendOutcome::Failed(kube::Error::Service(why.into())))
             }
         }
     }
 }
 
-fn last_allocated(server: &Server) -> Option<&str> {
-    server.metadata.annotations.as_ref()?.get(LAST_ALLOCATED).map(String::as_str)
+fn last_allocated(server: &CachedGameServer) -> Option<&str> {
+    server.object.metadata.annotations.as_ref()?.get(LAST_ALLOCATED).map(String::as_str)
 }
 
 /// Reads a server; `None` if there is none.
-pub(super) async fn look(api: &Api<Server>, name: &str) -> Result<Option<Server>, kube::Error> {
-    within(api.get_opt(name)).await
-}
-
-async fn replace(api: &Api<Server>, name: &str, whole: &Value) -> Result<Server, kube::Error> {
-    let body = serde_json::to_vec(whole).map_err(kube::Error::SerdeError)?;
-    let request = Request::new(api.resource_url()).replace(name, &PostParams::default(), body);
+pub(super) async fn read(
+    api: &Api<GameServer>,
+    cache: &Cache<CachedGameServer>,
+    name: &str,
+) -> Result<Option<Arc<CachedGameServer>>, kube::Error> {
+    let request = Request::new(api.resource_url()).get(name, &GetParams::default());
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let written = api.clone().into_client().request_text(request).await?;
-    Server::read(written).map_err(kube::Error::SerdeError)
+    match within(api.clone().into_client().request_text(request)).await {
+        Ok(text) => cache.decode(text).map(Some).map_err(kube::Error::SerdeError),
+        Err(err) if is(&err, 404) => Ok(None),
+        Err(err) => Err(err),
+    }
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
@@ -168,10 +198,10 @@ fn may_pass(err: &kube::Error) -> bool {
     status.code == 429 || status.code >= 500
 }
 
-/// Gives what the requests changed, and nothing else.
+/// Returns what the requests changed, and nothing else.
 fn patch<'a>(
-    base: &Server,
-    after: &GameServer,
+    base: &CachedGameServer,
+    after: &gameserver::GameServer,
     requests: impl Iterator<Item = &'a allocation::Request> + Clone,
 ) -> Value {
     let texts = |texts: &Texts| texts.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
@@ -191,7 +221,7 @@ fn patch<'a>(
         })
         .collect();
     let mut patch = json!({
-        "metadata": {"resourceVersion": base.version(), "annotations": annotations},
+        "metadata": {"resourceVersion": base.object.metadata.resource_version, "annotations": annotations},
         "status": {"state": after.state.as_str()},
     });
     for (part, name, map) in [
@@ -206,7 +236,7 @@ fn patch<'a>(
     patch
 }
 
-/// Puts into an object what a patch has; one of ours removes nothing.
+/// Merges a patch into an object; one of ours removes nothing.
 fn merge(into: &mut Value, patch: Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {
@@ -220,10 +250,10 @@ fn merge(into: &mut Value, patch: Value) {
 
 #[cfg(test)]
 mod tests {
+    use cluster::CacheEntry as _;
     use decide::allocation::{CounterAction, CounterVerb, Request};
-    use kube::core::DynamicObject;
 
-    use super::super::server::tests::server;
+    use super::super::answer::tests::server;
     use super::*;
 
     #[test]
@@ -254,27 +284,24 @@ mod tests {
         let object = json!({
             "apiVersion": "agones.dev/v1", "kind": "GameServer",
             "metadata": {"name": "a", "resourceVersion": "7", "finalizers": ["f"], "managedFields": [{"manager": "m"}]},
-            "spec": {"ports": [{"hostPort": 7000}]},
+            "spec": {"ports": [{"name": "game", "hostPort": 7000}], "template": {"unknown": 1}},
             "status": {"state": "Ready", "address": "10.0.0.1"},
         });
         let text = object.to_string();
-        let shown: DynamicObject = serde_json::from_value(object).unwrap();
-        let answered = Server::read(text).unwrap();
+        let server = CachedGameServer::decode(&text).unwrap().with_text(text.into());
         let request = Request::default();
-        for server in [shown.into(), answered] {
-            let write = Write::new(&server, [&request].into_iter(), Timestamp::UNIX_EPOCH);
-            assert_eq!(
-                write.body,
-                Body::Whole(json!({
-                    "apiVersion": "agones.dev/v1", "kind": "GameServer",
-                    "metadata": {
-                        "name": "a", "resourceVersion": "7", "finalizers": ["f"],
-                        "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
-                    },
-                    "spec": {"ports": [{"hostPort": 7000}]},
-                    "status": {"state": "Allocated", "address": "10.0.0.1"},
-                }))
-            );
-        }
+        let write = Write::new(&server, [&request].into_iter(), Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            write.body,
+            Body::Whole(json!({
+                "apiVersion": "agones.dev/v1", "kind": "GameServer",
+                "metadata": {
+                    "name": "a", "resourceVersion": "7", "finalizers": ["f"],
+                    "annotations": {"agones.dev/last-allocated": "1970-01-01T00:00:00Z"},
+                },
+                "spec": {"ports": [{"name": "game", "hostPort": 7000}], "template": {"unknown": 1}},
+                "status": {"state": "Allocated", "address": "10.0.0.1"},
+            }))
+        );
     }
 }

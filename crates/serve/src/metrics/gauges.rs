@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::agones::{AggregateCount, Fleet};
 use api::autoscaling::FleetAutoscaler;
+use cluster::Caches;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use prometheus_client::collector::Collector;
@@ -12,17 +13,21 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::Objects;
 use super::servers::{Servers, per_node};
 
 type Labels = Vec<(&'static str, String)>;
 type Series = Vec<(Labels, i64)>;
 
 /// Reads gauges off what is there.
-#[derive(Debug)]
 pub(super) struct Gauges {
-    pub(super) objects: Arc<Objects>,
+    pub(super) caches: Arc<Caches>,
     pub(super) servers: Arc<Servers>,
+}
+
+impl std::fmt::Debug for Gauges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gauges")
+    }
 }
 
 impl Collector for Gauges {
@@ -32,8 +37,13 @@ impl Collector for Gauges {
 }
 
 /// Says why each autoscaler decided as it did, which is a name of our own.
-#[derive(Debug)]
-pub(super) struct Reasons(pub(super) Arc<Objects>);
+pub(super) struct Reasons(pub(super) Arc<Caches>);
+
+impl std::fmt::Debug for Reasons {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reasons")
+    }
+}
 
 impl Collector for Reasons {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -43,15 +53,21 @@ impl Collector for Reasons {
     }
 }
 
-/// Counts the objects that the stores of this process skip.
-#[derive(Debug)]
-pub(super) struct Unreadable;
+/// Counts the objects that the caches of this process skip.
+pub(super) struct Unreadable(pub(super) Arc<Caches>);
+
+impl std::fmt::Debug for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unreadable")
+    }
+}
 
 impl Collector for Unreadable {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let count =
-            |(kind, count)| (vec![("kind", kind)], i64::try_from(count).unwrap_or(i64::MAX));
-        let series = cluster::unreadable_objects().into_iter().map(count).collect();
+        let count = |(kind, count): (&str, _)| {
+            (vec![("kind", kind.to_owned())], i64::try_from(count).unwrap_or(i64::MAX))
+        };
+        let series = self.0.unreadable().into_iter().map(count).collect();
         let help = "Objects that are skipped because they cannot be read";
         write(&mut encoder, ("unreadable_objects", help, series))
     }
@@ -70,9 +86,9 @@ fn write(
 
 impl Gauges {
     fn all(&self) -> Vec<(&'static str, &'static str, Series)> {
-        let mut fleets = self.objects.fleets.all();
+        let mut fleets = self.caches.fleets.all();
         fleets.sort_by_key(|fleet| whose(&fleet.metadata));
-        let mut autoscalers = self.objects.autoscalers.all();
+        let mut autoscalers = self.caches.autoscalers.all();
         autoscalers.sort_by_key(|autoscaler| whose(&autoscaler.metadata));
         let mut all = vec![
             ("gameservers_count", "Game servers by state", self.servers()),
@@ -113,7 +129,7 @@ impl Gauges {
     }
 
     fn nodes(&self) -> Series {
-        let nodes = per_node(&self.objects);
+        let nodes = per_node(&self.caches);
         let count = |is_empty: bool| {
             let count = nodes.values().filter(|count| (**count == 0) == is_empty).count();
             (vec![("empty", is_empty.to_string())], i64::try_from(count).unwrap_or(i64::MAX))

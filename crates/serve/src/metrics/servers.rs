@@ -1,35 +1,15 @@
-//! What happens to game servers: how many there are in each state, how long they stay, and where they are.
+//! Metrics of game servers: how many are in each state, how long they stay in it, and how many each node has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use api::agones::{FLEET_LABEL, GameServer};
-use cluster::CacheEntry;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use api::agones::FLEET_LABEL;
+use cluster::{CachedGameServer, CachedNode, Caches};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-
-use super::Objects;
-
-/// A game server, as far as it is counted.
-pub(super) struct Server {
-    meta: ObjectMeta,
-    pub(super) state: String,
-    pub(super) node: String,
-    pub(super) fleet: String,
-    pub(super) namespace: String,
-}
-
-/// A node, as far as it is counted.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, kube::Resource)]
-#[resource(inherit = k8s_openapi::api::core::v1::Node)]
-pub(super) struct Node {
-    pub(super) metadata: ObjectMeta,
-}
 
 /// State, fleet and namespace.
 pub(super) type Place = (String, String, String);
@@ -83,12 +63,17 @@ impl Servers {
     }
 
     /// Counts a change.
-    pub(super) fn changed(&self, old: Option<&Server>, new: Option<&Server>) {
-        let (was, is) = (old.map(Server::place), new.map(Server::place));
+    pub(super) fn changed(&self, old: Option<&CachedGameServer>, new: Option<&CachedGameServer>) {
+        let (was, is) = (old.map(labelled), new.map(labelled));
         if was == is {
             return;
         }
-        let uid = new.or(old).and_then(|server| server.meta.uid.clone()).unwrap_or_default();
+        let owned = |(state, fleet, namespace): (&str, &str, &str)| -> Place {
+            (state.to_owned(), fleet.to_owned(), namespace.to_owned())
+        };
+        let (was, is) = (was.map(owned), is.map(owned));
+        let uid = new.or(old).and_then(|server| server.object.metadata.uid.clone());
+        let uid = uid.unwrap_or_default();
         if let Some(place) = was {
             self.add(&place, -1);
             let since = lock(&self.since).remove(&uid);
@@ -110,13 +95,13 @@ impl Servers {
     }
 
     /// Counts the servers on each node.
-    pub(super) fn count_nodes(&self, objects: &Objects) {
-        for count in per_node(objects).values() {
+    pub(super) fn count_nodes(&self, caches: &Caches) {
+        for count in per_node(caches).values() {
             self.on_node.observe(f64::from(*count));
         }
     }
 
-    /// Gives how many servers there are, by state, fleet and namespace.
+    /// Returns how many servers there are, by state, fleet and namespace.
     pub(super) fn counts(&self) -> BTreeMap<Place, i64> {
         lock(&self.counts).clone()
     }
@@ -132,22 +117,29 @@ impl Servers {
 }
 
 /// Counts the servers of every node, also of those without any.
-pub(super) fn per_node(objects: &Objects) -> BTreeMap<String, u32> {
-    let name = |node: &Node| (node.metadata.name.clone().unwrap_or_default(), 0);
+pub(super) fn per_node(caches: &Caches) -> BTreeMap<String, u32> {
+    let name = |node: &CachedNode| (node.metadata.name.clone().unwrap_or_default(), 0);
     let mut nodes: BTreeMap<String, u32> =
-        objects.nodes.all().iter().map(|node| name(node)).collect();
-    for server in objects.servers.all() {
-        if let Some(count) = nodes.get_mut(&server.node) {
+        caches.nodes.all().iter().map(|node| name(node)).collect();
+    for server in caches.servers.all() {
+        if let Some(count) = nodes.get_mut(&*server.view.node) {
             *count += 1;
         }
     }
     nodes
 }
 
-impl Server {
-    fn place(&self) -> Place {
-        (self.state.clone(), self.fleet.clone(), self.namespace.clone())
-    }
+/// Returns the state, fleet and namespace that a server is counted under.
+fn labelled(server: &CachedGameServer) -> (&str, &str, &str) {
+    let object = &server.object;
+    let labels = object.metadata.labels.as_ref();
+    let fleet = labels.and_then(|labels| labels.get(FLEET_LABEL)).filter(|name| !name.is_empty());
+    (
+        // A server without a status yet is counted as it is stored.
+        object.status.as_ref().filter(|_| !server.is_bare).map_or("", |status| &status.state),
+        fleet.map_or("none", String::as_str),
+        object.metadata.namespace.as_deref().unwrap_or_default(),
+    )
 }
 
 fn labels((state, fleet, namespace): &Place) -> Labels {
@@ -156,44 +148,4 @@ fn labels((state, fleet, namespace): &Place) -> Labels {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl CacheEntry for Server {
-    type Object = GameServer;
-
-    fn from_object(object: GameServer) -> Self {
-        let status = object.status.unwrap_or_default();
-        let labels = object.metadata.labels.unwrap_or_default();
-        let fleet = labels.get(FLEET_LABEL).filter(|name| !name.is_empty());
-        Self {
-            state: status.state,
-            node: status.node_name,
-            fleet: fleet.cloned().unwrap_or_else(|| "none".to_owned()),
-            namespace: object.metadata.namespace.clone().unwrap_or_default(),
-            meta: ObjectMeta {
-                name: object.metadata.name,
-                namespace: object.metadata.namespace,
-                uid: object.metadata.uid,
-                resource_version: object.metadata.resource_version,
-                ..ObjectMeta::default()
-            },
-        }
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-}
-
-impl CacheEntry for Node {
-    type Object = Self;
-
-    fn from_object(mut object: Self) -> Self {
-        object.metadata.managed_fields = None;
-        object
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
 }

@@ -7,7 +7,7 @@ use api::agones::{GameServer, sdk_annotation, sdk_label};
 use decide::gameserver::List;
 use decide::gameserver::sdk::{CounterUpdate, PendingList, Rejected};
 
-use super::changes::{self, Changes, Wish};
+use super::changes::{self, Changes, RequestedState};
 use super::conformance::Call;
 use super::core::{Core, Writes};
 use super::message;
@@ -54,19 +54,19 @@ impl Core {
     pub(super) async fn set_ready(&self) -> Result<(), Refusal> {
         self.attend().await?;
         self.record(Call::Ready);
-        self.wish(self.ready())
+        self.request_state(self.ready())
     }
 
     pub(super) async fn allocate(&self) -> Result<(), Refusal> {
         self.attend().await?;
         self.record(Call::Allocate);
-        self.wish(Wish::Allocated)
+        self.request_state(RequestedState::Allocated)
     }
 
     pub(super) async fn shutdown(&self) -> Result<(), Refusal> {
         self.attend().await?;
         self.record(Call::Shutdown);
-        self.wish(Wish::Shutdown)
+        self.request_state(RequestedState::Shutdown)
     }
 
     /// Reserves for some seconds; 0 and less is until told otherwise.
@@ -74,7 +74,9 @@ impl Core {
         self.attend().await?;
         self.record(Call::Reserve);
         let seconds = u64::try_from(seconds).unwrap_or(0).min(LONGEST);
-        self.wish(Wish::Reserved((seconds > 0).then(|| Duration::from_secs(seconds))))
+        self.request_state(RequestedState::Reserved(
+            (seconds > 0).then(|| Duration::from_secs(seconds)),
+        ))
     }
 
     pub(super) async fn game_server(&self) -> Result<sdk::GameServer, Refusal> {

@@ -18,9 +18,9 @@ mod split;
 /// one that was not made.
 pub(super) const WRITE_ANNOTATION: &str = "plimsoll.dev/sdk-write";
 
-/// A wish for another state.
+/// A state that the game server has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum RequestedState {
     /// Players may come. A controller has the last word; where there is none, the state is Ready at once.
     Ready {
         /// Whether a controller has the last word.
@@ -36,7 +36,7 @@ pub(super) enum Wish {
     Unhealthy,
 }
 
-impl Wish {
+impl RequestedState {
     pub(super) fn state(self) -> State {
         match self {
             Self::Ready { is_request: true } => State::RequestReady,
@@ -48,7 +48,7 @@ impl Wish {
         }
     }
 
-    /// Whether no later wish may take its place.
+    /// Whether no later request may take its place.
     fn is_final(self) -> bool {
         matches!(self, Self::Shutdown | Self::Unhealthy)
     }
@@ -57,7 +57,7 @@ impl Wish {
 /// Changes that are not written yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Changes {
-    wish: Option<Wish>,
+    requested_state: Option<RequestedState>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) counters: BTreeMap<String, PendingCounter>,
@@ -70,16 +70,16 @@ impl Changes {
         *self == Self::default()
     }
 
-    /// Takes in a wish in place of an earlier one, unless that was the last.
-    pub(super) fn wish(&mut self, wish: Wish) {
-        if !self.wish.is_some_and(Wish::is_final) {
-            self.wish = Some(wish);
+    /// Takes in a request in place of an earlier one, unless that was final.
+    pub(super) fn request_state(&mut self, requested: RequestedState) {
+        if !self.requested_state.is_some_and(RequestedState::is_final) {
+            self.requested_state = Some(requested);
         }
     }
 
-    /// Gives the wish that will be written onto `server`: none once it is on its way out or unhealthy.
-    pub(super) fn wish_for(&self, server: &GameServer) -> Option<Wish> {
-        self.wish.filter(|_| !is_leaving(server) && state(server) != State::Unhealthy)
+    /// Returns the state that will be written to `server`: none once it shuts down or is unhealthy.
+    pub(super) fn requested_state_for(&self, server: &GameServer) -> Option<RequestedState> {
+        self.requested_state.filter(|_| !is_leaving(server) && state(server) != State::Unhealthy)
     }
 
     /// Puts the changes onto an object that was just read. Counters and lists that it does not have are dropped.
@@ -94,8 +94,8 @@ impl Changes {
                 map.get_or_insert_default().extend(added.clone());
             }
         }
-        if let Some(wish) = self.wish_for(server) {
-            set_state(&mut after, wish, now);
+        if let Some(requested) = self.requested_state_for(server) {
+            set_state(&mut after, requested, now);
         }
         for (name, pending) in &self.counters {
             if let Some(stored) = counter(server, name) {
@@ -151,18 +151,18 @@ fn owned(list: &List) -> Vec<String> {
     list.values.iter().map(ToString::to_string).collect()
 }
 
-fn set_state(server: &mut GameServer, wish: Wish, now: Timestamp) {
+fn set_state(server: &mut GameServer, requested: RequestedState, now: Timestamp) {
     let status = server.status.get_or_insert_default();
-    status.state = wish.state().to_string();
-    status.reserved_until = match wish {
-        Wish::Reserved(Some(span)) => now.checked_add(span).ok().map(Time),
-        Wish::Ready { .. }
-        | Wish::Allocated
-        | Wish::Reserved(None)
-        | Wish::Shutdown
-        | Wish::Unhealthy => None,
+    status.state = requested.state().to_string();
+    status.reserved_until = match requested {
+        RequestedState::Reserved(Some(span)) => now.checked_add(span).ok().map(Time),
+        RequestedState::Ready { .. }
+        | RequestedState::Allocated
+        | RequestedState::Reserved(None)
+        | RequestedState::Shutdown
+        | RequestedState::Unhealthy => None,
     };
-    if wish == Wish::Allocated {
+    if requested == RequestedState::Allocated {
         let annotations = server.metadata.annotations.get_or_insert_default();
         annotations.insert(LAST_ALLOCATED_ANNOTATION.to_owned(), now.to_string());
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_patch_holds_what_differs_and_the_version() {
         let mut changes = Changes::default();
-        changes.wish(Wish::Reserved(Some(Duration::from_secs(5))));
+        changes.request_state(RequestedState::Reserved(Some(Duration::from_secs(5))));
         changes.labels.insert("l".to_owned(), "1".to_owned());
         let before = server("Ready");
         let reserved = changes.onto(&before, NOW);
@@ -258,7 +258,7 @@ mod tests {
         });
         assert_eq!(patch(&before, &reserved, "id"), Some(wanted));
         let mut changes = Changes::default();
-        changes.wish(Wish::Ready { is_request: true });
+        changes.request_state(RequestedState::Ready { is_request: true });
         let wanted = json!({
             "metadata": {"annotations": {"plimsoll.dev/sdk-write": "id"}, "resourceVersion": "7"},
             "status": {"state": "RequestReady", "reservedUntil": null},
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_server_on_its_way_out_or_unhealthy_keeps_its_state() {
         let mut changes = Changes::default();
-        changes.wish(Wish::Allocated);
+        changes.request_state(RequestedState::Allocated);
         for state in ["Shutdown", "Unhealthy"] {
             let before = server(state);
             assert_eq!(changes.onto(&before, NOW), before);
@@ -281,16 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn the_last_wish_counts_unless_an_earlier_one_was_final() {
-        for (wishes, state) in [
-            (vec![Wish::Ready { is_request: true }, Wish::Allocated], "Allocated"),
-            (vec![Wish::Shutdown, Wish::Allocated], "Shutdown"),
-            (vec![Wish::Unhealthy, Wish::Shutdown], "Unhealthy"),
+    fn the_last_request_counts_unless_an_earlier_one_was_final() {
+        for (requests, state) in [
+            (
+                vec![RequestedState::Ready { is_request: true }, RequestedState::Allocated],
+                "Allocated",
+            ),
+            (vec![RequestedState::Shutdown, RequestedState::Allocated], "Shutdown"),
+            (vec![RequestedState::Unhealthy, RequestedState::Shutdown], "Unhealthy"),
         ] {
             let mut changes = Changes::default();
-            wishes.iter().for_each(|wish| changes.wish(*wish));
+            requests.iter().for_each(|state| changes.request_state(*state));
             let after = changes.onto(&server("Scheduled"), NOW);
-            assert_eq!(after.status.unwrap().state, state, "{wishes:?}");
+            assert_eq!(after.status.unwrap().state, state, "{requests:?}");
         }
     }
 

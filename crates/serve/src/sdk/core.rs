@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::agones::GameServer;
+use cluster::resource_version;
 use decide::gameserver::State;
 use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
 
-use super::changes::{self, Changes, Wish};
+use super::changes::{self, Changes, RequestedState};
 use super::conformance::Recorder;
 use super::health::Pulse;
 use super::message;
@@ -67,7 +68,7 @@ struct Shared {
     waiting: Changes,
     /// The end of a reservation that was made here, which the object knows only to the second.
     reserved_until: Option<Instant>,
-    has_wished: bool,
+    has_requested_state: bool,
 }
 
 /// Changes that are written together, as often as it takes, under one id.
@@ -188,18 +189,18 @@ impl Core {
         })
     }
 
-    /// Takes in a wish for another state.
-    pub(super) fn wish(&self, wish: Wish) -> Result<(), Refusal> {
-        self.shared().has_wished = true;
+    /// Requests another state.
+    pub(super) fn request_state(&self, requested: RequestedState) -> Result<(), Refusal> {
+        self.shared().has_requested_state = true;
         self.change(|_, changes| {
-            changes.wish(wish);
+            changes.request_state(requested);
             Ok(())
         })
     }
 
-    /// Gives the wish that Ready is: a request where there is a controller.
-    pub(super) fn ready(&self) -> Wish {
-        Wish::Ready { is_request: self.writes == Writes::Behind }
+    /// Returns the state that a call of Ready requests: `RequestReady` where there is a controller.
+    pub(super) fn ready(&self) -> RequestedState {
+        RequestedState::Ready { is_request: self.writes == Writes::Behind }
     }
 
     /// Gives the game server as it is stored now, and then every change until the end.
@@ -309,7 +310,7 @@ impl Core {
         if after != *before {
             self.keep(shared, after);
         }
-        if let Some(Wish::Reserved(span)) = made.wish_for(before) {
+        if let Some(RequestedState::Reserved(span)) = made.requested_state_for(before) {
             shared.reserved_until = span.map(|span| Instant::now() + span);
         }
     }
@@ -324,7 +325,7 @@ impl Core {
         }
         // A game server that is gone needs no state.
         let _ = self.change(|_, changes| {
-            changes.wish(self.ready());
+            changes.request_state(self.ready());
             Ok(())
         });
     }
@@ -341,7 +342,7 @@ impl Core {
             {
                 let shared = self.shared();
                 let is_leaving = shared.stored.as_ref().is_none_or(changes::is_leaving);
-                if !shared.has_wished || shared.is_gone || is_leaving {
+                if !shared.has_requested_state || shared.is_gone || is_leaving {
                     return;
                 }
             }
@@ -377,7 +378,7 @@ impl Shared {
         let stored =
             self.stored().ok().filter(|stored| changes::state(stored) == State::Reserved)?;
         let mut changes = self.taken().chain([&self.waiting]);
-        if changes.any(|changes| changes.wish_for(stored).is_some()) {
+        if changes.any(|changes| changes.requested_state_for(stored).is_some()) {
             return None;
         }
         // Without one of our own, the object says it: this process was started anew.
@@ -387,15 +388,10 @@ impl Shared {
     }
 }
 
-/// Whether an object is a newer version of another. Versions are numbers that grow; where they are not, the later read counts.
-fn is_newer(seen: &GameServer, than: &GameServer) -> bool {
-    let version =
-        |server: &GameServer| server.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    // A game server of the same name that was made later is somebody else's.
-    let is_other = than.metadata.uid.is_some() && seen.metadata.uid != than.metadata.uid;
-    match (version(seen), version(than)) {
-        _ if is_other => false,
-        (Some(seen), Some(than)) => seen > than,
-        _ => true,
-    }
+/// Whether an object is a newer version of another. Without versions, as in local mode, the later read counts.
+fn is_newer(read: &GameServer, than: &GameServer) -> bool {
+    // A game server of the same name that was created later belongs to another process.
+    let is_other = than.metadata.uid.is_some() && read.metadata.uid != than.metadata.uid;
+    let (read, than) = (resource_version(&read.metadata), resource_version(&than.metadata));
+    !is_other && (read == 0 || than == 0 || read > than)
 }

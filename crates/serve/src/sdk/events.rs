@@ -5,7 +5,7 @@ use cluster::EventType;
 use process::Supervised;
 
 use super::Settings;
-use super::changes::{Changes, Wish};
+use super::changes::{Changes, RequestedState};
 use super::core::Write;
 
 /// Who says so.
@@ -50,17 +50,20 @@ impl Events {
 
     /// Says what a write changed.
     pub(super) fn written(&self, write: &Write, after: &GameServer) {
-        if let Some(wish) = write.batch.changes.wish_for(&write.before) {
-            let (kind, note) = match wish {
-                Wish::Unhealthy => (EventType::Warning, "no sign of life for too long".to_owned()),
-                Wish::Reserved(Some(span)) => {
+        if let Some(requested) = write.batch.changes.requested_state_for(&write.before) {
+            let (kind, note) = match requested {
+                RequestedState::Unhealthy => {
+                    (EventType::Warning, "no sign of life for too long".to_owned())
+                }
+                RequestedState::Reserved(Some(span)) => {
                     (EventType::Normal, format!("SDK state change, for {} s", span.as_secs()))
                 }
-                Wish::Ready { .. } | Wish::Allocated | Wish::Reserved(None) | Wish::Shutdown => {
-                    (EventType::Normal, "SDK state change".to_owned())
-                }
+                RequestedState::Ready { .. }
+                | RequestedState::Allocated
+                | RequestedState::Reserved(None)
+                | RequestedState::Shutdown => (EventType::Normal, "SDK state change".to_owned()),
             };
-            self.events.record(after, SOURCE, kind, wish.state().as_str(), note);
+            self.events.record(after, SOURCE, kind, requested.state().as_str(), note);
         }
         let status = after.status.as_ref();
         let counters = status.and_then(|status| status.counters.as_ref());

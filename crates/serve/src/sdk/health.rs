@@ -7,7 +7,7 @@ use api::agones::Health;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::changes::Wish;
+use super::changes::RequestedState;
 use super::core::Core;
 
 /// The signs of life of the process.
@@ -92,7 +92,7 @@ async fn judge(core: &Core, health: &Health) {
         if core.pulse.end_period(period) {
             tracing::warn!("no sign of life for too long; the game server is unhealthy");
             // A game server that is gone needs no state.
-            let _ = core.wish(Wish::Unhealthy);
+            let _ = core.request_state(RequestedState::Unhealthy);
         }
     }
 }

@@ -4,11 +4,11 @@ mod certificates;
 mod chaos;
 mod choosing;
 mod clusters;
-mod doors;
 mod kubernetes;
 mod published;
 pub(crate) mod real;
 mod self_signed;
+mod service;
 mod trouble;
 pub(crate) mod world;
 

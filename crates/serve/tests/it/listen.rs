@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::Caches;
 use engine::{Engine, Settings};
 use plimsoll_serve::metrics::Metrics;
 use plimsoll_serve::sdk::{self, Listeners};
@@ -53,7 +54,7 @@ async fn answers(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) {
 async fn thousands_of_silent_clients_do_not_lock_out_prometheus() {
     let (listener, address) = bound().await;
     let mut tasks = JoinSet::new();
-    let router = Metrics::new().router();
+    let router = Metrics::new(&Caches::new(None, false)).router();
     tasks.spawn(listen::serve(listener, None, router, std::future::pending()));
     let _silent = silent(address).await;
     answers(TcpStream::connect(address).await.unwrap(), "/metrics").await;

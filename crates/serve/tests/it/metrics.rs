@@ -1,16 +1,19 @@
 //! What Prometheus sees: Agones' names, with the numbers of what is there.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::agones::{Fleet, GameServer};
 use api::autoscaling::FleetAutoscaler;
 use axum::body::Body;
 use axum::http::{Request, Response};
+use cluster::Caches;
 use engine::{Engine, Settings};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use plimsoll_serve::metrics::{Allocated, Metrics};
+use plimsoll_serve::metrics::{Allocated, Metrics, REQUIRED_KINDS};
+use process::{Random, Supervised, Supervisor};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -40,6 +43,11 @@ fn autoscaler() -> Value {
     })
 }
 
+fn follow(caches: &Arc<Caches>, client: &Client) -> Vec<Supervised> {
+    let (random, supervisor) = (Random::system(), Supervisor::new());
+    caches.follow(client, &REQUIRED_KINDS.into(), &random, &supervisor)
+}
+
 /// Waits until each of the lines is among the metrics.
 async fn shown(metrics: &Metrics, lines: &[&str]) {
     let waiting = async {
@@ -59,11 +67,9 @@ async fn shown(metrics: &Metrics, lines: &[&str]) {
 async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_known_names() {
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let client = engine.client();
-    let metrics = Metrics::new();
-    let following = {
-        let (metrics, client) = (metrics.clone(), client.clone());
-        tokio::spawn(async move { metrics.follow(&client).await })
-    };
+    let caches = Caches::new(None, false);
+    let metrics = Metrics::new(&caches);
+    let following = follow(&caches, &client);
     let to = PostParams::default();
     let made = |value: Value| serde_json::from_value(value).unwrap();
     let servers: Api<GameServer> = Api::default_namespaced(client.clone());
@@ -124,13 +130,13 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
         }
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("its series go with it");
-    following.abort();
+    drop(following);
 }
 
 #[tokio::test]
 async fn prometheus_is_answered_in_its_own_format() {
     let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
-    let answer = Metrics::new().router().oneshot(request).await.unwrap();
+    let answer = Metrics::new(&Caches::new(None, false)).router().oneshot(request).await.unwrap();
     let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
@@ -154,16 +160,11 @@ fn with_an_unreadable_fleet() -> Client {
 
 #[tokio::test]
 async fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_skipped() {
-    let (metrics, client) = (Metrics::new(), with_an_unreadable_fleet());
-    let following = {
-        let metrics = metrics.clone();
-        tokio::spawn(async move { metrics.follow(&client).await })
-    };
+    let (caches, client) = (Caches::new(None, false), with_an_unreadable_fleet());
+    let metrics = Metrics::new(&caches);
+    let following = follow(&caches, &client);
     shown(&metrics, &[r#"plimsoll_unreadable_objects{kind="Fleet"} 1"#]).await;
-    following.abort();
-    let _ = following.await;
-    drop(metrics);
-    assert!(
-        !Metrics::new().text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#)
-    );
+    drop((following, metrics, caches));
+    let metrics = Metrics::new(&Caches::new(None, false));
+    assert!(!metrics.text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#));
 }

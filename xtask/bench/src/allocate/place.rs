@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use cluster::Caches;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
+use process::{Random, Supervised};
 use serde_json::{Value, json};
-use serve::allocator::{Allocator, Settings, doors};
+use serve::allocator::{Allocator, REQUIRED_KINDS, Settings, service};
 use serve::listen;
 use tokio::net::TcpListener;
 use xtask::kube::{Binaries, Cluster, Options, Program};
@@ -58,6 +60,7 @@ pub(super) struct Place {
     allocator: Allocator,
     port: u16,
     serving: tokio::task::JoinHandle<()>,
+    _following: Vec<Supervised>,
 }
 
 enum Backing {
@@ -113,13 +116,22 @@ impl Place {
             }
         }
         // As `plimsoll run` has it beside a cluster, and `plimsoll up` on its own engine.
-        let settings = Settings { replaces: which == Where::Real, ..Settings::default() };
-        let allocator = Allocator::start(client, settings).await;
+        let settings = Settings::default();
+        let (caches, following) = match &backing {
+            Backing::Followed(world) => (Arc::clone(world.caches()), Vec::new()),
+            Backing::Embedded(..) | Backing::Real(_) => {
+                let caches = Caches::new(None, which == Where::Real);
+                let (kinds, random) = (REQUIRED_KINDS.into(), Random::system());
+                let following = caches.follow(&client, &kinds, &random, &settings.supervisor);
+                (caches, following)
+            }
+        };
+        let allocator = Allocator::start(client, caches, settings).await;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
-        let router = doors::router(allocator.clone());
+        let router = service::router(allocator.clone());
         let serving = tokio::spawn(listen::serve(listener, None, router, std::future::pending()));
-        Ok(Self { which, backing, allocator, port, serving })
+        Ok(Self { which, backing, allocator, port, serving, _following: following })
     }
 
     pub(super) fn name(&self) -> &'static str {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use engine::runtime::{self, Simulated};
-use engine::{Engine, Settings};
+use cluster::Caches;
+use engine::{Engine, Runtime, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::client::ClientBuilder;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Config, ResourceExt as _};
+use kubelet::Simulated;
 use process::{Clock, Supervisor};
 use serde_json::json;
 use serve::admission;
@@ -35,13 +36,14 @@ pub(crate) struct World {
     name: &'static str,
     client: Client,
     counter: Counter,
+    caches: Arc<Caches>,
     tasks: JoinSet<()>,
     kept: Kept,
 }
 
 /// What must live as long as the world.
 enum Kept {
-    Embedded { engine: Engine, runtime: runtime::Runtime, _data: Folder },
+    Embedded { engine: Engine, runtime: Runtime, _data: Folder },
     Real { _cluster: Cluster },
 }
 
@@ -62,13 +64,15 @@ impl World {
             ..Simulated::default()
         };
         let settings =
-            runtime::Settings { simulated: Some(played), ..runtime::Settings::default() };
+            kubelet::Settings { simulated: Some(played), ..kubelet::Settings::default() };
         let runtime = engine.run(settings).await?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(controllers(ours));
+        let caches = Caches::new(None, false);
+        tasks.spawn(controllers(ours, Arc::clone(&caches)));
         let kept = Kept::Embedded { engine, runtime, _data: data };
         let Kept::Embedded { engine, .. } = &kept else { unreachable!("it was just made") };
-        Ok(Self { name: "the embedded engine", client: engine.client(), counter, tasks, kept })
+        let client = engine.client();
+        Ok(Self { name: "the embedded engine", client, counter, caches, tasks, kept })
     }
 
     /// A real kube-apiserver with the real scheduler and our webhooks, on nodes that KWOK plays.
@@ -90,11 +94,12 @@ impl World {
             .build();
         let mut tasks = JoinSet::new();
         webhooks(&cluster, &mut tasks).await?;
-        tasks.spawn(controllers(ours.clone()));
+        let caches = Caches::new(None, false);
+        tasks.spawn(controllers(ours.clone(), Arc::clone(&caches)));
         tasks.spawn(play_running(ours));
         let client = Client::try_from(config)?;
         let kept = Kept::Real { _cluster: cluster };
-        Ok(Self { name: "the real kube-apiserver", client, counter, tasks, kept })
+        Ok(Self { name: "the real kube-apiserver", client, counter, caches, tasks, kept })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -104,6 +109,11 @@ impl World {
     /// Gives a client whose writes do not count.
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns the caches of the controllers.
+    pub(crate) fn caches(&self) -> &Arc<Caches> {
+        &self.caches
     }
 
     pub(super) fn writes(&self) -> Writes {
@@ -163,9 +173,12 @@ async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<
     cluster.apply(&format!("{mutating}\n---\n{validating}\n"))
 }
 
-async fn controllers(client: Client) {
-    let settings = control::Settings::default();
-    control::run(client, settings, &control::Part::ALL, std::future::pending()).await;
+async fn controllers(client: Client, caches: Arc<Caches>) {
+    let (settings, parts, supervisor) =
+        (control::Settings::default(), &control::Part::ALL, Supervisor::new());
+    let kinds = control::required_kinds(parts);
+    let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
+    control::run(client, caches, settings, parts, std::future::pending()).await;
 }
 
 /// Plays the game of every pod that KWOK says runs.

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use kube::api::{DeleteParams, LogParams};
-use plimsoll_engine::runtime::{Local, Settings};
+use kubelet::{Local, Settings};
 use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -192,6 +192,7 @@ async fn a_real_docker_lets_a_container_say_goodbye() {
     let play = "trap 'echo bye; exit 0' TERM; echo hello; sleep 1000 & wait";
     let container = json!({"name": "c", "image": image, "command": ["sh", "-c", play]});
     machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    machine.until_phase("a", "Running").await;
     while machine.logs("a").await != "hello\n" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -202,4 +203,18 @@ async fn a_real_docker_lets_a_container_say_goodbye() {
     lines.read_to_string(&mut said).await.unwrap();
     assert_eq!(said, "hello\nbye\n");
     machine.until_gone("a").await;
+}
+
+#[tokio::test]
+async fn a_real_docker_runs_hooks_inside_the_container() {
+    let Some((socket, image)) = real() else { return };
+    let machine = machine(Local { docker: Some(socket), ..local() }).await;
+    let wait = "while ! test -f /hooked; do sleep 0.1; done; cat /hooked";
+    let hook = json!({"exec": {"command": ["sh", "-c", "echo hooked > /hooked.new; mv /hooked.new /hooked"]}});
+    let container = json!({
+        "name": "c", "image": image, "args": ["sh", "-c", wait], "lifecycle": {"postStart": hook},
+    });
+    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    machine.until_phase("a", "Succeeded").await;
+    assert_eq!(machine.logs("a").await, "hooked\n");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll_engine::runtime::Settings;
+use kubelet::Settings;
 use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::json;
 

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DeleteParams};
-use plimsoll_engine::runtime::{
-    Program, ProgramContext, ProgramPort, Settings, Simulated, Simulation,
-};
+use kubelet::{Program, ProgramContext, ProgramPort, Settings, Simulated, Simulation};
 use serde_json::json;
 
 use super::{Machine, local, machine, shell, states};

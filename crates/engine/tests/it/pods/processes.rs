@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
-use plimsoll_engine::runtime::{Local, Settings};
+use kubelet::{Local, Settings};
 use plimsoll_engine::{Engine, Settings as EngineSettings};
 use serde_json::json;
 
@@ -197,9 +197,15 @@ async fn what_ran_when_plimsoll_ended_has_failed_at_the_next_start() {
     let failed = engine.client().pod("a").await;
     assert_eq!(phase(&failed), "Failed");
     assert_eq!(failed.status.unwrap().reason.as_deref(), Some("NodeRestarted"));
+    // Events are sent in the background.
     let events: Api<Event> = Api::default_namespaced(engine.client());
-    let events = events.list(&ListParams::default()).await.unwrap();
-    assert!(events.items.iter().any(|e| e.reason.as_deref() == Some("NodeRestarted")));
+    let is_recorded = async || {
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events.items.iter().any(|e| e.reason.as_deref() == Some("NodeRestarted"))
+    };
+    while !is_recorded().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 trait GetPod {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod};
-use plimsoll_engine::runtime::{Program, ProgramContext, ProgramPort};
+use kubelet::{Program, ProgramContext, ProgramPort};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 

@@ -1,15 +1,15 @@
-//! What may the controllers and servers do?
+//! The ServiceAccount and roles of the controllers and servers.
 
 use serde_json::{Value, json};
 
 use super::{NAME, global, named};
 
-/// The API of roles.
+/// The API version of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// The Lease that the active controller holds: `cluster::LeaderElection::new` names it.
+/// The Lease for leader election, with the name that `cluster::LeaderElection::new` uses.
 const LEASE: &str = "plimsoll-controller-lock";
 
-/// Makes the controllers' account and its rights: what they ask for, and nothing else. A test runs them with no more than this.
+/// Returns the controllers' ServiceAccount and a role with exactly the permissions they use. A test runs them with this role.
 pub(super) fn controllers(namespace: &str) -> Vec<Value> {
     let games = "agones.dev";
     let rules = [
@@ -21,7 +21,7 @@ pub(super) fn controllers(namespace: &str) -> Vec<Value> {
         rule(games, &["gameserversets"], &["list", "watch", "create", "patch", "delete"]),
         rule(games, &["fleets"], &["list", "watch", "patch"]),
         rule(games, &["gameserversets/status", "fleets/status"], &["patch"]),
-        // Whoever makes an object that holds up its owner's deletion needs this.
+        // Required to create objects whose owner reference has `blockOwnerDeletion`.
         rule(
             games,
             &["gameservers/finalizers", "gameserversets/finalizers", "fleets/finalizers"],
@@ -45,8 +45,7 @@ pub(super) fn controllers(namespace: &str) -> Vec<Value> {
     all
 }
 
-/// Makes the right to the one Lease that says who is active. A right to create cannot name what is created, so that one holds for any
-/// Lease of our own namespace.
+/// Returns the role for the leader election Lease. RBAC cannot restrict `create` by name, so that verb covers all Leases of our own namespace.
 fn lease(namespace: &str) -> Vec<Value> {
     let mut own = rule("coordination.k8s.io", &["leases"], &["get", "update"]);
     own["resourceNames"] = json!([LEASE]);
@@ -58,14 +57,14 @@ fn lease(namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// Makes the right of an aggregated API to read who vouches for the API server.
+/// Returns the role binding that lets the aggregated API read the API server's client CA.
 pub(super) fn aggregated(namespace: &str) -> Value {
     let reader = named("plimsoll-authentication-reader", "kube-system");
     let role = "extension-apiserver-authentication-reader";
     bound("RoleBinding", &reader, "Role", role, namespace)
 }
 
-/// Makes the right to read the Secrets in a namespace with game servers that connect to other clusters; none, if none are named.
+/// Returns the role to read the named Secrets in a game-server namespace; nothing if no Secret is named.
 pub(super) fn other_clusters(secrets: &[String], game: &str, namespace: &str) -> Vec<Value> {
     if secrets.is_empty() {
         return Vec::new();
@@ -84,7 +83,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-/// Gives a role to the controllers' account.
+/// Returns a binding of a role to the controllers' ServiceAccount.
 fn bound(kind: &str, metadata: &Value, role_kind: &str, role: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": RBAC, "kind": kind, "metadata": metadata,

@@ -1,4 +1,4 @@
-//! How do callers know us, and how do we know them? By certificates of one authority, which signs nothing after this.
+//! Server and client certificates, issued by a CA that is generated for one installation and then discarded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::named;
 
-/// Who signs. Its key is never printed, and thrown away with it.
+/// A CA whose key is never printed and is discarded with it.
 pub(super) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, with who signed it, as a Secret has them.
+/// A certificate with its key and CA, in the form of a Secret's data.
 pub(super) struct Pair(Value);
 
 impl Authority {
@@ -29,14 +29,14 @@ impl Authority {
         Ok(Self { pem, issuer: Issuer::new(params, key) })
     }
 
-    /// Makes what a server shows that is reached by the name of a Service.
+    /// Issues a server certificate for the DNS names of a Service.
     pub(super) fn server(&self, service: &str, namespace: &str) -> anyhow::Result<Pair> {
         let name = format!("{service}.{namespace}.svc");
         let names = vec![format!("{name}.cluster.local"), name];
         self.sign(lasting(service, names)?, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// Makes what a caller shows.
+    /// Issues a client certificate.
     pub(super) fn caller(&self, name: &str) -> anyhow::Result<Pair> {
         self.sign(lasting(name, Vec::new())?, ExtendedKeyUsagePurpose::ClientAuth)
     }
@@ -56,12 +56,12 @@ impl Authority {
         })))
     }
 
-    /// Gives what the API server trusts, as its objects have it.
+    /// Returns the CA certificate in the form of a `caBundle`.
     pub(super) fn bundle(&self) -> String {
         STANDARD.encode(&self.pem)
     }
 
-    /// Makes the Secret that names the authority of callers. More can be added to it.
+    /// Returns the Secret with the CAs of clients. Users can add more.
     pub(super) fn secret(&self, name: &str, namespace: &str) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": named(name, namespace),
@@ -71,7 +71,7 @@ impl Authority {
 }
 
 impl Pair {
-    /// Makes the Secret that someone mounts.
+    /// Returns the TLS Secret.
     pub(super) fn secret(&self, name: &str, namespace: &str) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": named(name, namespace),
@@ -80,7 +80,7 @@ impl Pair {
     }
 }
 
-/// Long ago to long from now: clocks of clusters differ, and a new certificate is an `install` away.
+/// Returns parameters with a long validity: the clocks of clusters differ, and running `install` again replaces the certificate.
 fn lasting(name: &str, names: Vec<String>) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, name);

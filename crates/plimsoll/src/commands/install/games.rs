@@ -1,13 +1,13 @@
-//! What does a namespace with game servers need? The account that their SDK servers use, and a budget that keeps them.
+//! Objects for game-server namespaces: the ServiceAccount of the SDK servers, and a PodDisruptionBudget for game servers.
 
 use serde_json::{Value, json};
 
 use super::{global, named};
 
-/// The account of SDK servers, under the name that Agones gave it.
+/// The ServiceAccount of SDK servers, with the name that Agones uses.
 const SDK: &str = "agones-sdk";
 
-/// Makes what all such namespaces share.
+/// Returns the cluster-scoped objects that all game-server namespaces share.
 pub(super) fn cluster() -> Vec<Value> {
     let rules = json!([
         {
@@ -22,7 +22,7 @@ pub(super) fn cluster() -> Vec<Value> {
     })]
 }
 
-/// Makes what each has of its own.
+/// Returns the objects of one game-server namespace.
 pub(super) fn in_namespace(namespace: &str) -> Vec<Value> {
     let account = json!({"kind": "ServiceAccount", "name": SDK, "namespace": namespace});
     vec![

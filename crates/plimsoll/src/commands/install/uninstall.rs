@@ -1,13 +1,13 @@
-//! How is everything taken away again? In the order in which nothing waits for what is gone already.
+//! The uninstall script: deletes everything in an order in which no deletion blocks another.
 //!
-//! Game servers are held until their pods are gone, by the controllers. So they go first, while the controllers are there; and what is
-//! left, because the controllers were not, is let go by hand.
+//! Game servers have a finalizer that the controllers remove once the pod is gone. So game servers are deleted first, while the controllers
+//! run. If the controllers were already gone, the script removes the finalizers.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// What users made, in the order in which it goes: nothing is made again behind it.
+/// User objects in order of deletion, owners first, so that nothing is created again.
 const OBJECTS: [&str; 4] = [
     "fleetautoscalers.autoscaling.agones.dev",
     "fleets.agones.dev",
@@ -17,14 +17,14 @@ const OBJECTS: [&str; 4] = [
 
 const HEADER: &str = "\
 #!/bin/sh
-# Takes Plimsoll off a cluster, with all fleets, game servers and other objects of its kinds:
+# Removes Plimsoll from a cluster, with all fleets, game servers and other objects of its kinds:
 #   plimsoll install --uninstall | sh
-# Give it the flags that it was installed with. It may be run again, also after a `kubectl delete -f` that hangs.
+# Use the same flags as for the installation. You can run it again, also after a `kubectl delete -f` that hangs.
 kubectl=${KUBECTL:-kubectl}
-patience=${PATIENCE:-120s}
+timeout=${PATIENCE:-120s}
 ";
 
-const LET_GO: &str = "\
+const REMOVE_FINALIZERS: &str = "\
 $kubectl get gameservers.agones.dev --all-namespaces --ignore-not-found \\
   -o 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{\"\\n\"}{end}' |
   while read -r namespace name; do
@@ -33,7 +33,7 @@ $kubectl get gameservers.agones.dev --all-namespaces --ignore-not-found \\
   done
 ";
 
-/// Writes a script that takes away what `manifests` made.
+/// Returns a script that deletes the objects in `manifests`.
 pub(super) fn script(manifests: &[Value]) -> String {
     let mut out = HEADER.to_owned();
     // Writing to a String does not fail.
@@ -42,30 +42,31 @@ pub(super) fn script(manifests: &[Value]) -> String {
     };
     let objects: String = OBJECTS
         .iter()
-        .map(|kind| format!("$kubectl delete {kind} --all --all-namespaces --timeout $patience\n"))
+        .map(|kind| format!("$kubectl delete {kind} --all --all-namespaces --timeout $timeout\n"))
         .collect();
-    step("1. Fleets and game servers, while the controllers are there to end them.", &objects);
+    step("1. Fleets and game servers, while the controllers are running.", &objects);
     step(
-        "2. Game servers that nobody let go, because the controllers were gone before them.",
-        LET_GO,
+        "2. Finalizers of remaining game servers, in case the controllers are not running.",
+        REMOVE_FINALIZERS,
     );
-    let is_asked = |o: &&Value| {
+    let is_called = |o: &&Value| {
         o["kind"] == "APIService" || o["kind"].as_str().is_some_and(|k| k.contains("Webhook"))
     };
-    step("3. What the API server asks us about.", &deleted(manifests.iter().filter(is_asked)));
-    let is_kind = |o: &&Value| o["kind"] == "CustomResourceDefinition";
-    let is_ours = |o: &&Value| o["kind"] == "Namespace";
-    let rest = manifests.iter().rev().filter(|o| !is_asked(o) && !is_kind(o) && !is_ours(o));
-    step("4. The controllers, their rights and certificates.", &deleted(rest));
+    step("3. The APIService and webhooks.", &delete(manifests.iter().filter(is_called)));
+    let is_crd = |o: &&Value| o["kind"] == "CustomResourceDefinition";
+    let is_namespace = |o: &&Value| o["kind"] == "Namespace";
+    let rest = manifests.iter().rev().filter(|o| !is_called(o) && !is_crd(o) && !is_namespace(o));
+    step("4. The controllers, their roles and certificates.", &delete(rest));
     step(
-        "5. The kinds, with every object of them that is left.",
-        &deleted(manifests.iter().filter(is_kind)),
+        "5. The CRDs, with all remaining objects of their kinds.",
+        &delete(manifests.iter().filter(is_crd)),
     );
-    step("6. The namespace.", &deleted(manifests.iter().filter(is_ours)));
+    step("6. The namespace.", &delete(manifests.iter().filter(is_namespace)));
     out
 }
 
-fn deleted<'a>(objects: impl Iterator<Item = &'a Value>) -> String {
+/// Returns one `kubectl delete` line per object.
+fn delete<'a>(objects: impl Iterator<Item = &'a Value>) -> String {
     let line = |object: &Value| {
         let group = object["apiVersion"].as_str().and_then(|v| v.split_once('/'));
         let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
@@ -73,7 +74,7 @@ fn deleted<'a>(objects: impl Iterator<Item = &'a Value>) -> String {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let namespace = object["metadata"]["namespace"].as_str();
         let namespace = namespace.map(|n| format!(" --namespace {n}")).unwrap_or_default();
-        format!("$kubectl delete {kind} {name}{namespace} --ignore-not-found --timeout $patience\n")
+        format!("$kubectl delete {kind} {name}{namespace} --ignore-not-found --timeout $timeout\n")
     };
     objects.map(line).collect()
 }
@@ -87,7 +88,7 @@ mod tests {
     use crate::commands::install::manifests;
 
     #[test]
-    fn everything_that_is_installed_is_taken_away_and_game_servers_go_first() {
+    fn every_installed_object_is_deleted_and_game_servers_first() {
         let flags = ["plimsoll", "install", "--game-namespace=games", "--cluster-secret=s"];
         let Command::Install(args) = Args::parse_from(flags).command else {
             panic!("expected `install`");
@@ -109,6 +110,6 @@ mod tests {
             "delete namespace plimsoll-system",
         ];
         assert!(order.map(at).is_sorted(), "{script}");
-        assert_eq!(script.matches("delete namespace").count(), 1, "those of games stay");
+        assert_eq!(script.matches("delete namespace").count(), 1, "game-server namespaces stay");
     }
 }

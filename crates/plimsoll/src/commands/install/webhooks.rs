@@ -1,4 +1,4 @@
-//! Which writes does the API server ask us about?
+//! The admission webhook configurations.
 
 use api::Kind;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::workload::WEBHOOKS;
 use super::{NAME, global};
 
-/// Makes the webhook configurations: every kind that is stored is asked about.
+/// Returns the webhook configurations, with a rule for every stored kind.
 pub(super) fn all(namespace: &str, ca_bundle: &str) -> Vec<Value> {
     let stored = api::KINDS.iter().filter(|kind| kind.crd.is_some());
     let rules: Vec<Value> = stored.map(|kind| rule(kind)).collect();

@@ -1,23 +1,23 @@
-//! What runs, and how is it reached?
+//! The Deployment and its Services.
 
 use serde_json::{Value, json};
 
 use super::{ALLOCATOR, ALLOCATOR_TLS, CALLERS, NAME, TLS, named};
 
-/// Where the API server asks about writes, and where for allocations.
+/// The ports of the admission webhooks and of the aggregated API.
 pub(super) const WEBHOOKS: u16 = 8443;
 pub(super) const AGGREGATED: u16 = 8444;
 const MATCHMAKERS: u16 = 8445;
 const METRICS: u16 = 8080;
 
-/// The Secrets that are mounted, and where.
+/// The mounted Secrets and their mount paths.
 const MOUNTED: [(&str, &str); 3] = [
     (TLS, "/etc/plimsoll/tls"),
     (ALLOCATOR_TLS, "/etc/plimsoll/allocator"),
     (CALLERS, "/etc/plimsoll/callers"),
 ];
 
-/// Makes the Deployment and its Services.
+/// Returns the Deployment and its Services.
 pub(super) fn all(namespace: &str, image: &str, replicas: u32) -> Vec<Value> {
     let selector = json!({"app.kubernetes.io/name": NAME});
     let service = |name: &str, ports: Value| {

@@ -1,4 +1,4 @@
-//! Applies objects from files, in the order they are written.
+//! Applies objects from files, in file order.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 
 use crate::input::{self, Content};
 
-/// How often a kind is asked for that may take a moment to be served after its definition was applied.
+/// How often discovery is retried for a kind whose CustomResourceDefinition may just have been applied.
 const TRIES: u32 = 50;
 /// How many objects are read ahead.
 const AHEAD: usize = 16;
 
-/// Applies every object of the files while they are read, and passes on the name of each.
+/// Applies the objects while the files are being read, and calls `applied` with the name of each.
 pub(crate) async fn files(
     client: &Client,
     paths: &[PathBuf],
@@ -39,7 +39,7 @@ pub(crate) async fn files(
     Ok(())
 }
 
-/// Reads the objects of files on a thread of its own, no faster than they are received.
+/// Reads the objects on a separate thread, at most `AHEAD` objects ahead of the receiver.
 fn objects(paths: Vec<PathBuf>) -> mpsc::Receiver<anyhow::Result<Value>> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
@@ -64,7 +64,7 @@ fn name_of(object: &Value) -> String {
     format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["metadata"]["name"]))
 }
 
-/// How a kind is served.
+/// The resource and capabilities of a kind, from discovery.
 type Served = (ApiResource, ApiCapabilities);
 
 async fn one(
@@ -73,11 +73,11 @@ async fn one(
     kinds: &mut HashMap<GroupVersionKind, Served>,
 ) -> anyhow::Result<()> {
     let object: DynamicObject =
-        serde_json::from_value(object).context("it is not a Kubernetes object")?;
-    let types = object.types.as_ref().context("it has no apiVersion and kind")?;
+        serde_json::from_value(object).context("not a Kubernetes object")?;
+    let types = object.types.as_ref().context("apiVersion and kind are required")?;
     let kind = GroupVersionKind::try_from(types)
-        .map_err(|_| anyhow!("`{}` is not a group and version", types.api_version))?;
-    let name = object.metadata.name.as_deref().context("it has no metadata.name")?;
+        .map_err(|_| anyhow!("apiVersion: `{}` is not a group and version", types.api_version))?;
+    let name = object.metadata.name.as_deref().context("metadata.name is required")?;
     let (resource, capabilities) = match kinds.get(&kind) {
         Some(known) => known,
         None => {
@@ -97,7 +97,7 @@ async fn one(
     Ok(())
 }
 
-/// Finds out how a kind is served; a definition that was just applied may take a moment.
+/// Discovers a kind. Retries, because a CustomResourceDefinition that was just applied is served after a short delay.
 async fn served(client: &Client, kind: &GroupVersionKind) -> anyhow::Result<Served> {
     let mut tries = 0;
     loop {
@@ -122,7 +122,7 @@ async fn served(client: &Client, kind: &GroupVersionKind) -> anyhow::Result<Serv
     }
 }
 
-/// Says what the server answered, without what the client adds to it.
+/// Returns the server's message, without the text that the client adds.
 fn plain(err: kube::Error) -> anyhow::Error {
     if let kube::Error::Api(status) = err { anyhow!("{}", status.message) } else { err.into() }
 }

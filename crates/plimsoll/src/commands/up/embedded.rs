@@ -1,19 +1,20 @@
 //! Everything there is, on the embedded engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use cluster::LeaderElection;
-use engine::runtime::{self, Launcher, Local, Networking, Runtime, Simulated};
-use engine::{Delegate, Engine};
+use cluster::{CachedKind, Caches, LeaderElection};
+use engine::{Delegate, Engine, Runtime};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
-use process::{Supervised, Supervisor};
+use kubelet::{Launcher, Local, Networking, Simulated};
+use process::{Random, Supervised, Supervisor};
 use serve::allocator::{self, Allocator};
+use serve::metrics;
 use simulate::game::Player;
 use tower::BoxError;
 
@@ -54,23 +55,24 @@ impl Parts {
         args: &Up,
     ) -> anyhow::Result<Self> {
         let client = engine.client();
-        let mut tasks = Vec::new();
-        let door = listening::allocator(&args.allocator).await?;
-        let recorder = measuring::serve(&client, args.metrics, supervisor, &mut tasks).await?;
-        // The engine reads of an object only what a patch names.
+        // The engine reads of an object only what a patch names, so the allocator needs no texts to replace game servers.
+        let caches = Caches::new(None, false);
+        let kinds = required_kinds(args);
+        let mut tasks = caches.follow(&client, &kinds, &Random::system(), supervisor);
+        let endpoint = listening::allocator(&args.allocator).await?;
+        let recorder = measuring::serve(&caches, args.metrics, supervisor, &mut tasks).await?;
         let settings = allocator::Settings {
             recorder,
-            replaces: false,
             supervisor: supervisor.clone(),
             ..allocator::Settings::default()
         };
-        let allocator = Allocator::start(client.clone(), settings).await;
+        let allocator = Allocator::start(client.clone(), Arc::clone(&caches), settings).await;
         engine.delegate("allocation.agones.dev", "v1", delegate(allocator.clone()));
         let mut url = None;
-        if let Some(door) = door {
-            let scheme = if door.tls.is_some() { "https" } else { "http" };
-            url = Some(format!("{scheme}://{}", door.listener.local_addr()?));
-            let serving = allocator::matchmakers(allocator, door).await?;
+        if let Some(endpoint) = endpoint {
+            let scheme = if endpoint.tls.is_some() { "https" } else { "http" };
+            url = Some(format!("{scheme}://{}", endpoint.listener.local_addr()?));
+            let serving = allocator::matchmakers(allocator, endpoint).await?;
             tasks.push(supervisor.spawn_critical("listener of the allocator", serving));
         }
         let gates = args.gates.feature_gates.clone();
@@ -78,8 +80,9 @@ impl Parts {
             control::Settings { gates, lease: Some(lease), ..control::Settings::default() };
         let runtime = engine.run(machine(client.clone(), supervisor, &settings, args)?).await?;
         tasks.push(supervisor.spawn("controllers", move || {
-            let (client, settings) = (client.clone(), settings.clone());
-            control::run(client, settings, &control::Part::ALL, std::future::pending())
+            let (client, caches) = (client.clone(), Arc::clone(&caches));
+            let (settings, stop) = (settings.clone(), std::future::pending());
+            control::run(client, caches, settings, &control::Part::ALL, stop)
         }));
         Ok(Self { tasks, runtime, allocator: url })
     }
@@ -107,20 +110,30 @@ impl Parts {
     }
 }
 
+/// Returns the kinds that the parts need in the caches.
+fn required_kinds(args: &Up) -> BTreeSet<CachedKind> {
+    let mut kinds = control::required_kinds(&control::Part::ALL);
+    kinds.extend(allocator::REQUIRED_KINDS);
+    if args.metrics.is_some() {
+        kinds.extend(metrics::REQUIRED_KINDS);
+    }
+    kinds
+}
+
 /// What this machine runs.
 fn machine(
     client: Client,
     supervisor: &Supervisor,
     settings: &control::Settings,
     args: &Up,
-) -> anyhow::Result<runtime::Settings> {
+) -> anyhow::Result<kubelet::Settings> {
     let own = std::env::current_exe().context("could not find the program that runs")?;
     let mut local = Local::new(Launcher { program: own.clone(), args: vec![crate::LAUNCH.into()] });
     let sidecar = Sidecar::new(client.clone(), supervisor.clone());
     local.programs.add(settings.sidecar.image.clone(), sidecar);
     let sample = vec![own.to_string_lossy().into_owned(), "sample-server".to_owned()];
     local.images = BTreeMap::from([(SAMPLE.to_owned(), sample)]);
-    local.docker = runtime::usual_docker();
+    local.docker = kubelet::usual_docker();
     local.images.extend(args.images.iter().cloned());
     let simulated = Simulated {
         count: args.simulated_nodes,
@@ -128,7 +141,7 @@ fn machine(
         ..Simulated::default()
     };
     let local = (args.simulated_nodes == 0).then_some(local);
-    Ok(runtime::Settings { local, simulated: Some(simulated) })
+    Ok(kubelet::Settings { local, simulated: Some(simulated) })
 }
 
 /// The allocator as the engine's service for its group.

@@ -1,7 +1,6 @@
-//! Which fleets came up, and where are their game servers?
+//! Prints the game servers of all fleets with their addresses, once they are Ready.
 //!
-//! After the files are applied a person wants one thing: an address to send a packet to. Until it is there, they see how
-//! far it is and what stands in the way.
+//! Until then it shows the progress, and the warning events.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
@@ -15,12 +14,12 @@ use kube::api::{Api, ListParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 
-/// How many game servers of a fleet are listed.
+/// The maximum number of game servers listed per fleet.
 const LISTED: usize = 10;
-/// How long a person does not notice.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// The interval at which the status of a fleet is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shows how the fleets come up, and lists their game servers once they are there.
+/// Shows the progress of all fleets, and lists their game servers once they are Ready.
 pub(crate) async fn follow(client: &Client) -> anyhow::Result<()> {
     let fleets = Api::<Fleet>::all(client.clone()).list(&ListParams::default()).await?.items;
     let all_ready = async {
@@ -37,7 +36,7 @@ pub(crate) async fn follow(client: &Client) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until a fleet has as many game servers as it should.
+/// Waits until all replicas of a fleet are up.
 async fn wait(client: &Client, namespace: &str, name: &str) -> anyhow::Result<()> {
     let fleets: Api<Fleet> = Api::namespaced(client.clone(), namespace);
     let mut progress = Progress::new();
@@ -47,14 +46,14 @@ async fn wait(client: &Client, namespace: &str, name: &str) -> anyhow::Result<()
         if up >= fleet.spec.replicas && runs(client, namespace, name).await? {
             break;
         }
-        progress.show(&format!("fleet/{name}: {up} of {} game servers ready", fleet.spec.replicas));
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        progress.show(&format!("fleet/{name}: {up} of {} game servers Ready", fleet.spec.replicas));
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     progress.clear();
     Ok(())
 }
 
-/// Tells whether every game server of a fleet is up and has a pod that runs: the fleet's status may be that of an earlier process.
+/// Returns whether every game server of a fleet is up and has a running pod. The fleet's status may still be that of an earlier process.
 async fn runs(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<bool> {
     let servers: Api<GameServer> = Api::namespaced(client.clone(), namespace);
     let of_fleet = ListParams::default().labels(&format!("agones.dev/fleet={fleet}"));
@@ -70,7 +69,7 @@ async fn runs(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<b
     Ok(servers.iter().all(|server| is_up(server) && running.contains(&server.name_any())))
 }
 
-/// Lists the game servers of a fleet with their addresses, and says how to reach one.
+/// Prints the game servers of a fleet with their addresses, and a command to try one.
 async fn list(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<()> {
     let servers: Api<GameServer> = Api::namespaced(client.clone(), namespace);
     let of_fleet = ListParams::default().labels(&format!("agones.dev/fleet={fleet}"));
@@ -87,7 +86,7 @@ async fn list(client: &Client, namespace: &str, fleet: &str) -> anyhow::Result<(
         writeln!(out, "  and {} more: kubectl get gameservers", rows.len() - LISTED)?;
     }
     if let Some((host, port)) = rows.first().and_then(|row| row[2].rsplit_once(':')) {
-        writeln!(out, "talk to one: echo hello | nc -u -w1 {host} {port}")?;
+        writeln!(out, "try it: echo hello | nc -u -w1 {host} {port}")?;
     }
     out.flush()?;
     Ok(())
@@ -99,7 +98,7 @@ fn row(server: &GameServer) -> Option<[String; 3]> {
     Some([server.name_any(), status.state.clone(), format!("{}:{port}", status.address)])
 }
 
-/// Says what goes wrong, as it goes wrong. Ends only when it cannot look.
+/// Prints warning events as they arrive.
 async fn warn(client: Client) -> anyhow::Result<()> {
     let events: Api<Event> = Api::all(client);
     let warnings = watcher::Config::default().fields("type=Warning");
@@ -114,7 +113,7 @@ async fn warn(client: Client) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// One line on a terminal that is written over; nothing where nobody looks.
+/// A progress line that is overwritten in place; nothing is printed if standard error is not a terminal.
 struct Progress {
     is_shown: bool,
     shown: bool,

@@ -87,7 +87,7 @@ impl Up {
         command.args(["--allocator", "127.0.0.1:0", "--metrics", &metrics.to_string(), "--data"]);
         command.arg(dir.join("data")).env("PLIMSOLL_LOG", "error");
         let mut process = Process::start(command, dir.join("up.log"));
-        let url = process.says("allocations by gRPC and REST at http://").await;
+        let url = process.says("allocator (gRPC and REST) at http://").await;
         let written = fs::read_to_string(dir.join("data/kubeconfig")).unwrap();
         let access = serde_saphyr::from_str(&written).unwrap();
         let kubeconfig = Kubeconfig::from_yaml(&written).unwrap();

@@ -98,5 +98,5 @@ fn a_sidecar_without_a_name_says_what_is_missing() {
     let done = command.arg("sdk-server").env_remove("GAMESERVER_NAME").output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("--gameserver-name (GAMESERVER_NAME) is needed"), "{said}");
+    assert!(said.contains("--gameserver-name (GAMESERVER_NAME) is required"), "{said}");
 }

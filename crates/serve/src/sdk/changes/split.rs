@@ -12,8 +12,8 @@ use super::Changes;
 impl Changes {
     /// Takes the state out of the changes, if there is one.
     pub(in super::super) fn take_state(&mut self) -> Option<Self> {
-        let wish = self.wish.take()?;
-        Some(Self { wish: Some(wish), ..Self::default() })
+        let requested = self.requested_state.take()?;
+        Some(Self { requested_state: Some(requested), ..Self::default() })
     }
 
     /// Splits changes into a part that can be written on its own and the rest; a single change has no rest.
@@ -40,7 +40,7 @@ impl Changes {
 
     /// Returns what is changed, in words.
     pub(in super::super) fn names(&self) -> Vec<String> {
-        let state = self.wish.map(|wish| format!("state {}", wish.state()));
+        let state = self.requested_state.map(|requested| format!("state {}", requested.state()));
         let labels = self.labels.keys().map(|key| format!("label {key}"));
         let annotations = self.annotations.keys().map(|key| format!("annotation {key}"));
         let counters = self.counters.keys().map(|name| format!("counter {name}"));
@@ -54,7 +54,10 @@ impl Changes {
     fn len(&self) -> usize {
         let texts = self.labels.len() + self.annotations.len();
         let counts = self.counters.len() + self.lists.len();
-        texts + counts + usize::from(self.wish.is_some()) + usize::from(self.has_players())
+        texts
+            + counts
+            + usize::from(self.requested_state.is_some())
+            + usize::from(self.has_players())
     }
 
     fn has_players(&self) -> bool {
@@ -78,7 +81,7 @@ fn take<V>(from: &mut BTreeMap<String, V>, room: &mut usize) -> BTreeMap<String,
 mod tests {
     use decide::gameserver::sdk::PendingCounter;
 
-    use super::super::Wish;
+    use super::super::RequestedState;
     use super::*;
 
     /// Splits until every part is a single change, and names them in the order in which they are sent.
@@ -98,7 +101,7 @@ mod tests {
         changes.annotations.insert("d".to_owned(), "1".to_owned());
         changes.counters.insert("rooms".to_owned(), PendingCounter::default());
         changes.players.set_capacity(3).unwrap();
-        changes.wish(Wish::Allocated);
+        changes.request_state(RequestedState::Allocated);
         assert_eq!(
             single(changes),
             [

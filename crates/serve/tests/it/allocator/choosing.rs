@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use api::allocation::AllocationState;
 use serde_json::json;
 
-use plimsoll_serve::allocator::{Allocator, Recorder, Settings};
+use plimsoll_serve::allocator::{Recorder, Settings};
 
 use super::World;
-use super::world::{allocate_at_once, allocation};
+use super::world::{allocate_at_once, allocation, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_at_once_get_different_servers_until_there_are_none() {
@@ -55,8 +55,7 @@ async fn a_server_that_is_replaced_is_as_one_that_is_patched() {
             }
             Box::pin(async { Ok(()) })
         }));
-        let settings = Settings { replaces, ..Settings::default() };
-        let allocator = Allocator::start(client, settings).await;
+        let allocator = start(client, replaces, Settings::default()).await;
         // The second time, it is written with the version that the answer to the first brought.
         let spec = json!({
             "selectors": [{"gameServerState": "Allocated"}, {"gameServerState": "Ready"}],
@@ -164,7 +163,7 @@ async fn whoever_counts_allocations_hears_of_each() {
         hears.lock().unwrap().push((measured.fleet.clone(), measured.status));
     });
     let settings = Settings { recorder: Some(recorder), ..Settings::default() };
-    let allocator = Allocator::start(world.engine.client(), settings).await;
+    let allocator = start(world.engine.client(), true, settings).await;
     for _ in 0..2 {
         allocator.allocate(&allocation(json!({}))).await.unwrap();
     }

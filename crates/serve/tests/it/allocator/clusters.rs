@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::certificates::{Authority, Pair, files};
-use super::doors::listen;
+use super::service::listen;
 use super::world::allocation;
 
 /// Says that a cluster may be asked.

@@ -8,19 +8,19 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
-use plimsoll_serve::allocator::{Door, Doors, Settings, serve};
+use plimsoll_serve::allocator::{Endpoint, Endpoints, Settings, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::World;
 use super::certificates::{Authority, files};
 use super::real::{Real, from_env};
-use super::world::create;
+use super::world::{create, followed};
 
 /// The name under which the API server calls the allocator.
 const NAME: &str = "plimsoll-test-allocator";
 
-/// Both doors of an allocator with all certificates, until this is dropped.
+/// Both endpoints of an allocator with all certificates, until this is dropped.
 struct Open {
     dir: tempfile::TempDir,
     authority: Authority,
@@ -45,16 +45,18 @@ impl Open {
         callers.caller("matchmaker").write(dir.path(), "caller");
         let door = async || {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            Door { listener, tls: Some(tls.clone()), anyone: false }
+            Endpoint { listener, tls: Some(tls.clone()), allow_anonymous: false }
         };
-        let port = |door: &Door| door.listener.local_addr().unwrap().port();
+        let port = |endpoint: &Endpoint| endpoint.listener.local_addr().unwrap().port();
         let matchmakers = door().await;
         let aggregated = if is_aggregated { Some(door().await) } else { None };
         let ports = (port(&matchmakers), aggregated.as_ref().map(port));
-        let doors = Doors { matchmakers: Some(matchmakers), aggregated };
+        let endpoints = Endpoints { matchmakers: Some(matchmakers), aggregated };
         let client = client.clone();
         let serving = tokio::spawn(async move {
-            serve(client, Settings::default(), doors, std::future::pending()).await.unwrap();
+            let settings = Settings::default();
+            let caches = followed(&client, true, &settings.supervisor);
+            serve(client, caches, settings, endpoints, std::future::pending()).await.unwrap();
         });
         Self { dir, authority, matchmakers: ports.0, aggregated: ports.1, serving }
     }

@@ -15,7 +15,7 @@ use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 use super::World;
 use super::certificates::Pair;
 use super::clusters::{policy, secret};
-use super::doors::{Listening, listen};
+use super::service::{Listening, listen};
 use super::world::allocation;
 
 /// Makes a certificate with `openssl req -x509`.

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::allocation::AllocationState;
+use cluster::Key;
+use decide::gameserver::State;
 use plimsoll_serve::allocator::{Allocator, Bounds, Recorder, Refusal, Settings};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::World;
-use super::world::{Hook, allocation};
+use super::world::{Hook, allocation, followed, start};
 
 /// A hook that holds up writes until they are let through.
 fn held(writes: &Arc<Semaphore>, sent: &Arc<Semaphore>) -> Hook {
@@ -61,7 +63,7 @@ async fn a_caller_who_leaves_before_the_write_costs_nothing() {
     let world = World::with_ready(2).await;
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
-    let allocator = Allocator::start(client, settings(1, 10)).await;
+    let allocator = start(client, true, settings(1, 10)).await;
     let first = ask(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
     let second = ask(&allocator);
@@ -79,7 +81,7 @@ async fn a_write_that_was_sent_is_finished_though_its_caller_left() {
     let world = World::with_ready(2).await;
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
-    let allocator = Allocator::start(client, settings(1, 10)).await;
+    let allocator = start(client, true, settings(1, 10)).await;
     let first = ask(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
     first.abort();
@@ -97,7 +99,7 @@ async fn a_full_queue_refuses_at_once() {
     let world = World::with_ready(5).await;
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
-    let allocator = Allocator::start(client, settings(1, 1)).await;
+    let allocator = start(client, true, settings(1, 1)).await;
     let first = ask(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
     let second = ask(&allocator);
@@ -113,7 +115,7 @@ async fn a_full_queue_refuses_at_once() {
 #[tokio::test]
 async fn who_is_behind_learns_what_changed_and_chooses_again() {
     let world = World::with_ready(3).await;
-    let deaf = Allocator::start(world.client_through(deaf()), settings(10, 10)).await;
+    let deaf = start(world.client_through(deaf()), true, settings(10, 10)).await;
     world.patch("s0000", json!({"status": {"state": "Shutdown"}})).await;
     world.patch("s0001", json!({"metadata": {"labels": {"by": "sdk"}}})).await;
     let mut names = Vec::new();
@@ -127,13 +129,36 @@ async fn who_is_behind_learns_what_changed_and_chooses_again() {
 }
 
 #[tokio::test]
+async fn an_allocation_is_in_the_shared_cache_before_the_watch_delivers_it() {
+    let world = World::with_ready(1).await;
+    let (client, settings) = (world.client_through(deaf()), settings(1, 1));
+    let caches = followed(&client, true, &settings.supervisor);
+    let allocator = Allocator::start(client, Arc::clone(&caches), settings).await;
+    allocator.allocate(&allocation(json!({}))).await.unwrap();
+    let server = caches.servers.get(&Key::new("default", "s0000")).unwrap();
+    assert_eq!(server.view.state, State::Allocated);
+}
+
+#[tokio::test]
+async fn an_allocator_that_may_not_list_nodes_takes_all_of_them_for_ready() {
+    let world = World::with_ready(1).await;
+    let hook: Hook = Arc::new(|passing| {
+        let is_refused = passing.path.contains("/api/v1/nodes");
+        Box::pin(async move { if is_refused { Err("forbidden".into()) } else { Ok(()) } })
+    });
+    let allocator = soon(start(world.client_through(hook), true, settings(1, 1))).await;
+    let answer = allocator.allocate(&allocation(json!({}))).await.unwrap();
+    assert_eq!(answer.state, AllocationState::Allocated);
+}
+
+#[tokio::test]
 async fn how_often_a_server_was_chosen_is_measured() {
     let world = World::with_ready(2).await;
     let tries = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&tries);
     let recorder = Recorder::new(move |measured| heard.lock().unwrap().push(measured.tries));
     let settings = Settings { recorder: Some(recorder), ..settings(10, 10) };
-    let allocator = Allocator::start(world.client_through(deaf()), settings).await;
+    let allocator = start(world.client_through(deaf()), true, settings).await;
     // The first choice is going, and the allocator has not heard of it.
     world.patch("s0000", json!({"status": {"state": "Shutdown"}})).await;
     for _ in 0..2 {
@@ -162,8 +187,7 @@ async fn an_answer_is_found_again(replaces: bool) {
             };
         Box::pin(async move { if is_lost { Err("the connection broke".into()) } else { Ok(()) } })
     });
-    let settings = Settings { replaces, ..settings(10, 10) };
-    let allocator = Allocator::start(world.client_through(hook), settings).await;
+    let allocator = start(world.client_through(hook), replaces, settings(10, 10)).await;
     for expected in ["s0000", "s0001", "s0002"] {
         let answer = soon(allocator.allocate(&allocation(json!({})))).await.unwrap();
         assert_eq!(answer.game_server_name, expected);
@@ -211,7 +235,7 @@ async fn a_write_that_panics_costs_neither_the_caller_nor_who_comes_next() {
             Ok(())
         })
     });
-    let allocator = Allocator::start(world.client_through(hook), settings(1, 10)).await;
+    let allocator = start(world.client_through(hook), true, settings(1, 10)).await;
     let mut allocated = Vec::new();
     for _ in 0..2 {
         allocated.push(soon(ask(&allocator)).await.unwrap().unwrap().game_server_name);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::allocation::{GameServerAllocation, GameServerAllocationStatus};
 use bytes::Bytes;
+use cluster::Caches;
 use engine::{Delegate, Engine};
 use futures::future::BoxFuture;
 use http::Request;
@@ -12,12 +13,31 @@ use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
-use plimsoll_serve::allocator::{Allocator, Refusal, Settings, kubernetes};
+use plimsoll_serve::allocator::{self, Allocator, Refusal, Settings, kubernetes};
+use process::{Random, Supervisor};
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt as _, service_fn};
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
+}
+
+/// Returns caches as an allocator's process has them, which are followed until the test ends.
+pub(crate) fn followed(client: &Client, replaces: bool, supervisor: &Supervisor) -> Arc<Caches> {
+    let caches = Caches::new(None, replaces);
+    let (kinds, random) = (allocator::REQUIRED_KINDS.into(), Random::system());
+    let following = caches.follow(client, &kinds, &random, supervisor);
+    tokio::spawn(async move {
+        let _following = following;
+        std::future::pending::<()>().await;
+    });
+    caches
+}
+
+/// Starts an allocator, which replaces game servers or patches them.
+pub(crate) async fn start(client: Client, replaces: bool, settings: Settings) -> Allocator {
+    let caches = followed(&client, replaces, &settings.supervisor);
+    Allocator::start(client, caches, settings).await
 }
 
 impl World {
@@ -40,7 +60,7 @@ impl World {
     }
 
     pub(crate) async fn allocator(&self) -> Allocator {
-        Allocator::start(self.engine.client(), Settings::default()).await
+        start(self.engine.client(), true, Settings::default()).await
     }
 
     /// Lets the allocator answer for its group on the engine, as `plimsoll up` does.

@@ -5,11 +5,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use plimsoll_serve::allocator::{Door, Doors, Settings, serve};
+use plimsoll_serve::allocator::{Endpoint, Endpoints, Settings, serve};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
+
+use crate::allocator::world::followed;
 
 /// The kubeconfig of a process that is an allocator.
 const KUBECONFIG: &str = "PLIMSOLL_TEST_ALLOCATOR_KUBECONFIG";
@@ -59,8 +61,8 @@ fn a_process_allocates_when_it_is_told_to() {
         let client = crate::allocator::real::connect(&kubeconfig).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("port={}", listener.local_addr().unwrap().port());
-        let door = Door { listener, tls: None, anyone: false };
-        let doors = Doors { matchmakers: Some(door), ..Doors::default() };
+        let endpoint = Endpoint { listener, tls: None, allow_anonymous: false };
+        let endpoints = Endpoints { matchmakers: Some(endpoint), ..Endpoints::default() };
         // Whoever started it holds the other end: when that is gone, so is this.
         let orphaned = tokio::task::spawn_blocking(|| {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -69,8 +71,9 @@ fn a_process_allocates_when_it_is_told_to() {
             let _ = orphaned.await;
         };
         let replaces = std::env::var(REPLACES).is_ok_and(|replaces| replaces == "true");
-        let settings = Settings { replaces, ..Settings::default() };
-        serve(client, settings, doors, stop).await.unwrap();
+        let settings = Settings::default();
+        let caches = followed(&client, replaces, &settings.supervisor);
+        serve(client, caches, settings, endpoints, stop).await.unwrap();
     });
 }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use api::agones::{FLEET_LABEL, Fleet, GAME_SERVER_SET_LABEL, GameServerSet};
+use cluster::Caches;
 use control::Part;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PostParams};
 use kube::{Client, Resource as _, ResourceExt as _};
+use process::Supervisor;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -34,10 +36,14 @@ impl Controllers {
     }
 
     fn run(&mut self) {
-        let settings =
-            control::Settings { namespace: Some(self.namespace.clone()), ..Default::default() };
-        let work = control::run(self.client.clone(), settings, self.parts, std::future::pending());
-        self.running.spawn(work);
+        let (client, parts) = (self.client.clone(), self.parts);
+        let caches = Caches::new(Some(self.namespace.clone()), false);
+        self.running.spawn(async move {
+            let (settings, supervisor) = (control::Settings::default(), Supervisor::new());
+            let kinds = control::required_kinds(parts);
+            let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
+            control::run(client, caches, settings, parts, std::future::pending()).await;
+        });
     }
 
     /// Ends the controllers wherever they are, and starts others.

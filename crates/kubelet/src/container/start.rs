@@ -1,0 +1,126 @@
+//! The start of a container: its environment, its program, and why it could not start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::EventType;
+use tokio_util::sync::CancellationToken;
+
+use super::{ContainerRunner, IMAGE_DELAY};
+use crate::child::{self, Plan};
+use crate::docker;
+use crate::env::{Source, Variables, expand};
+use crate::instance::Instance;
+use crate::pod::PodRun;
+use crate::program::ProgramContext;
+use crate::resolve::{self, Runner};
+
+/// Why a container did not start: a reason and a message.
+pub(super) struct NotStarted {
+    reason: &'static str,
+    message: String,
+}
+
+impl NotStarted {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// The pod stopped before the container started.
+    pub(super) fn stopped() -> Self {
+        Self::new("ContainerCreating", "")
+    }
+
+    fn is_about_image(&self) -> bool {
+        self.reason == "ErrImagePull"
+    }
+
+    /// Returns the delay before the second attempt.
+    pub(super) fn first_delay(&self, pod: &PodRun) -> Duration {
+        if self.is_about_image() { IMAGE_DELAY } else { pod.local().restart_after }
+    }
+}
+
+impl ContainerRunner {
+    /// Reports why the container did not start.
+    pub(super) fn report_not_started(&self, not_started: NotStarted, failures: u32) {
+        let is_about_image = not_started.is_about_image();
+        let NotStarted { reason, message } = not_started;
+        let image = self.container.image.as_deref().unwrap_or_default();
+        let warn = |note: String| self.event(EventType::Warning, "Failed", note);
+        let (reason, message) = if !is_about_image {
+            warn(format!("Error: {message}"));
+            (reason, message)
+        } else if failures < 2 {
+            warn(format!("Failed to pull image \"{image}\": {message}"));
+            warn("Error: ErrImagePull".to_owned());
+            (reason, message)
+        } else {
+            let note = format!("Back-off pulling image \"{image}\"");
+            self.event(EventType::Normal, "BackOff", note.clone());
+            warn("Error: ImagePullBackOff".to_owned());
+            ("ImagePullBackOff", format!("{note}: ErrImagePull: {message}"))
+        };
+        self.set(|container| container.wait(reason, message));
+        self.pod.publish();
+    }
+
+    /// Starts the container, and returns its environment.
+    pub(super) async fn start(&self) -> Result<(Instance, Variables), NotStarted> {
+        let (pod, local) = (&self.pod, self.pod.local());
+        let machine = &pod.machine;
+        let (host_ip, pod_ip) = pod.network.addresses(local);
+        let source = Source {
+            client: &machine.context.client,
+            pod: pod.object.latest(),
+            host_ip: host_ip.to_string(),
+            pod_ip: pod_ip.to_string(),
+        };
+        let env = source.variables(&self.container, pod.network.env(&self.container)).await;
+        let env = env.map_err(|why| NotStarted::new("CreateContainerConfigError", why))?;
+        let fill = |list: &Option<Vec<String>>| -> Vec<String> {
+            list.iter().flatten().map(|text| expand(text, &env)).collect()
+        };
+        let (command, args) = (fill(&self.container.command), fill(&self.container.args));
+        let runner =
+            resolve::program(local, &self.container, &command, &args, machine.docker.is_some());
+        let runner = runner.map_err(|why| NotStarted::new("ErrImagePull", why))?;
+        let clock = machine.context.clock.clone();
+        let log = machine.logs.start(&pod.object.entry.uid, &self.container.name, clock);
+        let started = match runner {
+            Runner::InProcess(program, args) => {
+                let context = ProgramContext {
+                    pod: Arc::clone(&pod.pod),
+                    container: self.container.clone(),
+                    env: env.clone(),
+                    args,
+                    stop: CancellationToken::new(),
+                    network: Arc::clone(&pod.network),
+                    log,
+                };
+                Ok(child::in_process(&program, context, &machine.context.random))
+            }
+            Runner::Docker => {
+                let docker = machine.docker.as_ref();
+                let docker = docker
+                    .ok_or_else(|| NotStarted::new("ErrImagePull", "no Docker Engine answers"))?;
+                let start = docker::Start { container: &self.container, command, args, env: &env };
+                docker.start(start, log).await.map_err(|err| {
+                    let why = format!("Docker could not start the image: {err}");
+                    NotStarted::new("ErrImagePull", why)
+                })
+            }
+            Runner::Local(program, args) => {
+                let dir = self.container.working_dir.clone();
+                let plan = Plan { program, args, env: env.clone(), dir };
+                let spawned =
+                    plan.spawn(&local.launcher, &machine.mark, pod.network.spawner()).await;
+                spawned.and_then(|child| child::watch(child, log)).map_err(|err| {
+                    let why = format!("could not start the program: {err}");
+                    NotStarted::new("RunContainerError", why)
+                })
+            }
+        };
+        Ok((started?, env))
+    }
+}

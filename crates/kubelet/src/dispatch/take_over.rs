@@ -1,0 +1,37 @@
+//! Takes over the pods of an earlier run at the start.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::oneshot;
+
+use super::{Dispatcher, deletion, node_name, phase};
+use crate::recover;
+
+/// How many pods of an earlier run are ended at the same time.
+const IN_FLIGHT: usize = 256;
+
+impl Dispatcher {
+    /// Ends what an earlier run left, and starts the pods that it had not started.
+    pub(super) fn take_over(&mut self, pods: Vec<Arc<Pod>>, ready: oneshot::Sender<()>) {
+        let mut lost = Vec::new();
+        for pod in pods {
+            let is_deleted = deletion(&pod).is_some();
+            let is_lost = is_deleted || phase(&pod) == "Running";
+            if is_lost && self.is_ours(node_name(&pod)) {
+                let entry = self.machine.pods.insert(pod);
+                lost.push((self.machine.pod_client.pod(&entry), is_deleted));
+            } else {
+                self.pod(pod);
+            }
+        }
+        self.tasks.spawn(async move {
+            let ending = lost.into_iter().map(|(pod, is_deleted)| async move {
+                if is_deleted { pod.remove().await } else { recover::restarted(&pod).await }
+            });
+            futures::stream::iter(ending).buffer_unordered(IN_FLIGHT).for_each(|()| async {}).await;
+            let _ = ready.send(());
+        });
+    }
+}

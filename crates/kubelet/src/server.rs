@@ -1,0 +1,249 @@
+//! The kubelet's HTTP API: `/containerLogs/{namespace}/{pod}/{container}`, `/pods` and `/healthz`.
+//!
+//! A client shows a certificate of the configured authority, or the token. All others learn nothing but that.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::service::service_fn;
+use k8s_openapi::api::core::v1::Pod;
+use process::listen::{self, Known, Limits, Peer, RequestBody, Tls, VerifiedClient};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::StartError;
+use crate::container_logs::{ContainerLogError, ContainerLogs, LogOptions};
+use crate::pods::PodIndex;
+
+/// How the kubelet's HTTP API is served. Without an authority and a token it answers nobody.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// The address; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The certificate chain, as PEM.
+    pub certificate: String,
+    /// The private key, as PEM.
+    pub key: String,
+    /// The authority that signs the certificates of clients, as PEM.
+    pub client_ca: Option<String>,
+    /// The bearer token that clients may show instead.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for ServerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSettings").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A port that is bound and not served yet.
+pub(crate) struct Server {
+    listener: TcpListener,
+    port: u16,
+    tls: Tls,
+    token: Option<Arc<str>>,
+}
+
+impl Server {
+    /// Binds the port.
+    pub(crate) async fn bind(settings: ServerSettings) -> Result<Self, StartError> {
+        let address = settings.address;
+        let config = tls(&settings).map_err(StartError::Certificates)?;
+        let failed = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let tls = Tls { config: Arc::new(config), admits: Arc::new(|_| true) };
+        let token = settings.token.filter(|token| !token.is_empty()).map(Arc::from);
+        Ok(Self { listener, port, tls, token })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Answers requests for as long as this is polled.
+    pub(crate) async fn serve(self, logs: ContainerLogs, pods: Arc<PodIndex>) {
+        let Self { listener, tls, token, .. } = self;
+        let settings = listen::Settings {
+            limits: Limits::USUAL,
+            known: Known::ByService,
+            tls: Some(Arc::new(move || tls.clone())),
+        };
+        let service = service_fn(move |request: Request<RequestBody>| {
+            let response = if is_admitted(&request, token.as_deref()) {
+                answer(&request, &logs, &pods)
+            } else {
+                text(StatusCode::UNAUTHORIZED, "Unauthorized")
+            };
+            async move { Ok::<_, Infallible>(response) }
+        });
+        listen::serve(listener, settings, service, std::future::pending()).await;
+    }
+}
+
+fn tls(settings: &ServerSettings) -> Result<rustls::ServerConfig, String> {
+    let certificates = |pem: &str, what: &str| -> Result<Vec<CertificateDer<'static>>, String> {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        all.ok().filter(|all| !all.is_empty()).ok_or_else(|| format!("no certificate in {what}"))
+    };
+    let chain = certificates(&settings.certificate, "the server's certificate")?;
+    let key = PrivateKeyDer::from_pem_slice(settings.key.as_bytes())
+        .map_err(|_| "no private key in the server's key".to_owned())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|err| err.to_string())?;
+    let verifier: Arc<dyn ClientCertVerifier> = match &settings.client_ca {
+        None => WebPkiClientVerifier::no_client_auth(),
+        Some(pem) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in certificates(pem, "the clients' authority")? {
+                roots.add(certificate).map_err(|err| err.to_string())?;
+            }
+            // A client without one may have the token.
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|err| err.to_string())?
+        }
+    };
+    let mut config = builder
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|err| err.to_string())?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Whether the client of a request may be answered.
+fn is_admitted<B>(request: &Request<B>, token: Option<&str>) -> bool {
+    let shown = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let shown = shown.and_then(|shown| shown.strip_prefix("Bearer ")).unwrap_or_default();
+    let has_token = token.is_some_and(|token| equal(token.as_bytes(), shown.trim().as_bytes()));
+    let is_admitted = has_token || request.extensions().get::<VerifiedClient>().is_some();
+    if is_admitted && let Some(peer) = request.extensions().get::<Peer>() {
+        peer.is_known();
+    }
+    is_admitted
+}
+
+/// Compares in constant time.
+fn equal(token: &[u8], shown: &[u8]) -> bool {
+    let difference = token.iter().zip(shown).fold(0, |difference, (a, b)| difference | (a ^ b));
+    token.len() == shown.len() && difference == 0
+}
+
+fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(message.into()).boxed_unsync());
+    *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static("text/plain");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn answer<B>(request: &Request<B>, logs: &ContainerLogs, pods: &PodIndex) -> Response<Body> {
+    if request.method() != Method::GET {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed");
+    }
+    let segments: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+    match segments[..] {
+        ["healthz"] => text(StatusCode::OK, "ok"),
+        ["pods"] => {
+            let pods = pods.list();
+            let items: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+            let list =
+                json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
+            let mut response = text(StatusCode::OK, list.to_string());
+            let kind = header::HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            response
+        }
+        ["containerLogs", namespace, pod, container] => {
+            let options = match log_options(request.uri().query().unwrap_or_default()) {
+                Ok(options) => options,
+                Err(why) => return text(StatusCode::BAD_REQUEST, why),
+            };
+            match logs.read(namespace, pod, container, &options) {
+                Ok(stream) => {
+                    let mut response = text(StatusCode::OK, "");
+                    let frames = stream.map(|chunk| Ok(Frame::data(chunk)));
+                    *response.body_mut() = StreamBody::new(frames).boxed_unsync();
+                    response
+                }
+                Err(ContainerLogError::NotFound(why)) => text(StatusCode::NOT_FOUND, why),
+                Err(ContainerLogError::NotAvailable(why)) => text(StatusCode::BAD_REQUEST, why),
+            }
+        }
+        _ => text(StatusCode::NOT_FOUND, "404 page not found"),
+    }
+}
+
+/// Reads the options of a log request as the API server sends them.
+fn log_options(query: &str) -> Result<LogOptions, String> {
+    let mut options = LogOptions::default();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let invalid = || format!("invalid value {value:?} of {name}");
+        let flag = || value.parse::<bool>().map_err(|_| invalid());
+        match name {
+            "follow" => options.follow = flag()?,
+            "previous" => options.previous = flag()?,
+            "timestamps" => options.timestamps = flag()?,
+            "sinceSeconds" => {
+                options.since_seconds = Some(value.parse().map_err(|_| invalid())?);
+            }
+            "sinceTime" => {
+                let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");
+                options.since_time = Some(time.parse().map_err(|_| invalid())?);
+            }
+            "tailLines" => options.tail_lines = Some(value.parse().map_err(|_| invalid())?),
+            "limitBytes" => options.limit_bytes = Some(value.parse().map_err(|_| invalid())?),
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_options_are_those_that_the_api_server_sends() {
+        let query = "follow=true&tailLines=3&sinceTime=2026-01-02T03%3A04%3A05Z&timestamps=true&limitBytes=9&stream=All";
+        let options = log_options(query).unwrap();
+        assert!(options.follow && options.timestamps && !options.previous);
+        assert_eq!((options.tail_lines, options.limit_bytes), (Some(3), Some(9)));
+        assert_eq!(options.since_time.unwrap().to_string(), "2026-01-02T03:04:05Z");
+        assert_eq!(log_options("tailLines=x").unwrap_err(), "invalid value \"x\" of tailLines");
+    }
+
+    #[test]
+    fn only_the_token_or_a_verified_certificate_is_admitted() {
+        let with = |value: &str| {
+            Request::get("/healthz").header(header::AUTHORIZATION, value).body(()).unwrap()
+        };
+        assert!(is_admitted(&with("Bearer secret"), Some("secret")));
+        for (value, token) in
+            [("Bearer other", Some("secret")), ("secret", Some("secret")), ("Bearer ", None)]
+        {
+            assert!(!is_admitted(&with(value), token), "{value}");
+        }
+        let mut verified = with("");
+        verified.extensions_mut().insert(VerifiedClient);
+        assert!(is_admitted(&verified, None));
+    }
+}

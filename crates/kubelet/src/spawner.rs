@@ -1,0 +1,82 @@
+//! Where do child processes, and sockets in the networks of pods, come from?
+//!
+//! From threads that live as long as what they start: a child's death signal is sent when the thread that started it
+//! ends, and the network that a thread is in is that of the sockets and children it makes. One thread is in the host's
+//! network; each pod with a network of its own has another, which never leaves it.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nix::sched::{CloneFlags, unshare};
+use tokio::sync::{mpsc, oneshot};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// How many jobs may wait.
+const QUEUE: usize = 64;
+/// A thread that only starts things needs little room.
+const STACK: usize = 256 << 10;
+
+/// The way to a thread. The thread ends when nobody has it any more.
+#[derive(Clone)]
+pub(crate) struct Spawner {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Spawner {
+    /// Starts a thread in the host's network.
+    pub(crate) async fn on_host() -> io::Result<Self> {
+        Self::start("plimsoll-host", || Ok(())).await
+    }
+
+    /// Starts a thread in a network of its own, where nothing is up yet.
+    pub(crate) async fn in_new_network() -> io::Result<Self> {
+        Self::start("plimsoll-pod", || Ok(unshare(CloneFlags::CLONE_NEWNET)?)).await
+    }
+
+    async fn start(name: &str, enter: fn() -> io::Result<()>) -> io::Result<Self> {
+        let handle = tokio::runtime::Handle::current();
+        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+        let (ready, is_ready) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK);
+        thread.spawn(move || {
+            // Children and sockets are registered with the runtime that waits for them.
+            let _inside = handle.enter();
+            let entered = enter();
+            let is_inside = entered.is_ok();
+            let _ = ready.send(entered);
+            while is_inside && let Some(job) = queue.blocking_recv() {
+                // The children of this thread end with it, so it outlives a panic. Who asked for the job hears of it.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+            }
+        })?;
+        is_ready.await.map_err(|_| io::Error::other("the thread ended"))??;
+        Ok(Self { jobs })
+    }
+
+    /// Does something on the thread.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (done, result) = oneshot::channel();
+        let job: Job = Box::new(move || drop(done.send(job())));
+        let ended = |_| io::Error::other("the thread that starts processes has ended");
+        self.jobs.send(job).await.map_err(ended)?;
+        result.await.map_err(|_| io::Error::other("starting it panicked"))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_thread_outlives_a_job_that_panics() {
+        let spawner = Spawner::on_host().await.unwrap();
+        let refused = spawner.run::<()>(|| panic!("on purpose")).await.unwrap_err();
+        assert_eq!(refused.to_string(), "starting it panicked");
+        let done_by = spawner.run(|| Ok(std::thread::current().name().map(str::to_owned))).await;
+        assert_eq!(done_by.unwrap().as_deref(), Some("plimsoll-host"));
+    }
+}
