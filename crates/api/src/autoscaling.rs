@@ -1,11 +1,12 @@
 //! `autoscaling.agones.dev/v1`: what sizes a fleet.
 
+mod address;
 mod dialect;
 mod fleetautoscaler;
+mod parse;
 mod policy;
 mod review;
 mod schedule;
-mod validation;
 mod view;
 mod webhook;
 

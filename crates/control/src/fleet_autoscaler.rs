@@ -6,7 +6,7 @@
 mod act;
 mod ask;
 mod memory;
-mod observe;
+pub mod observe;
 mod record;
 mod report;
 mod watch;
@@ -17,7 +17,8 @@ use std::time::Duration;
 use api::autoscaling::FleetAutoscaler;
 use cluster::{Error, Key, RequeueAt, WorkQueue};
 use connect::Ask;
-use decide::fleet::{Decision, settle};
+use decide::fleet::{Decision, Policy, settle};
+use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -64,25 +65,32 @@ impl Autoscalers {
         if let Some(at) = self.memories.gathers_until(key) {
             return Ok(Some(at));
         }
-        self.memories.looked(key, &autoscaler);
-        let found = observe::fleet(&autoscaler, self);
-        let seen = match &found {
-            None => {
-                record::missing(&autoscaler, self).await?;
-                return Ok(Some(Instant::now() + interval(&autoscaler)));
-            }
-            Some(seen) if seen.is_going() => return Ok(None),
-            Some(seen) => seen,
+        let wanted = observe::wanted(&autoscaler);
+        let policy = wanted.as_ref().map(|wanted| &wanted.policy).ok();
+        self.memories.looked(key, &autoscaler, policy.is_some_and(Policy::may_ask));
+        let Some(fleet) = self.cx.caches.fleets.get(&observe::target(&autoscaler)) else {
+            record::missing(&autoscaler, self).await?;
+            return Ok(Some(Instant::now() + interval(&autoscaler)));
         };
-        let decision = ask::decide(&autoscaler, seen, self).await;
-        let decision = self.settle(key, &autoscaler, decision);
-        let outcome = act::resize(&decision, seen, self).await;
-        record::all(&autoscaler, seen, &decision, &outcome, self).await?;
+        if fleet.metadata.deletion_timestamp.is_some() {
+            return Ok(None);
+        }
+        let reads_servers = policy.is_some_and(Policy::reads_servers);
+        let seen = observe::observe(&autoscaler, &fleet, reads_servers, self);
+        let decision = match &wanted {
+            Ok(wanted) => {
+                let decision = ask::decide(&autoscaler, &wanted.policy, &fleet, &seen, self).await;
+                self.settle(key, wanted.stabilization, decision)
+            }
+            Err(problems) => observe::unreadable(seen.fleet.replicas, problems),
+        };
+        let outcome = act::resize(&decision, &fleet, self).await;
+        record::all(&autoscaler, &seen, &decision, &outcome, self).await?;
         Ok(Some(self.next_look(key, &autoscaler, &decision, &outcome)))
     }
 
-    fn settle(&self, key: &Key, autoscaler: &FleetAutoscaler, decision: Decision) -> Decision {
-        let Some(window) = observe::window(autoscaler) else { return decision };
+    fn settle(&self, key: &Key, window: Option<SignedDuration>, decision: Decision) -> Decision {
+        let Some(window) = window else { return decision };
         let now = self.cx.clock.now();
         self.memories.with(key, |memory| settle(decision, &mut memory.history, window, now))
     }

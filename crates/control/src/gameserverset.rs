@@ -9,11 +9,10 @@ pub(crate) use status::replace;
 
 use std::sync::Arc;
 
-use api::agones::{COMPAT_ANNOTATION, FLEET_LABEL, GameServerSet};
+use api::agones::{FLEET_LABEL, GameServerSet};
 use cluster::{CachedGameServer, Caches, Error, Key, RequeueAt, Subscription, enqueue_into};
 use decide::fleet::{Limits, Mode};
 use decide::gameserver::GameServer;
-use tokio::time::Instant;
 
 use crate::context::Context;
 
@@ -68,23 +67,20 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
     let servers = cx.caches.servers.owned(uid, |server| Arc::clone(&server.view));
     let mode = mode(&set, &cx.caches);
-    let view = set.view(mode);
+    let (view, now) = (set.view(mode), cx.clock.now());
     let (pass, marked) = {
-        let nodes = cx.nodes.occupancy();
-        let limits = Limits::of(mode);
-        let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, cx.clock.now());
-        (pass, act::overflow(&set, &view, &servers, &nodes))
+        let (nodes, limits, overflow) = (cx.nodes.occupancy(), Limits::of(mode), set.overflow());
+        let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, now);
+        let marked = overflow.map(|(labels, annotations)| {
+            decide::fleet::overflow(&view, &labels, &annotations, &servers, &nodes)
+        });
+        (pass, marked.unwrap_or_default())
     };
     act::mark(&set, &marked, &cx).await?;
     act::shut_down(&set, &pass.delete, &cx).await?;
     kept::tell(&set, &pass.kept, &cx);
     act::create(&set, pass.create, &pass.failed_before, &cx).await?;
-    let did_something = pass.create > 0 || !pass.delete.is_empty();
-    // Where a limit leaves nothing to do at all, a change has to come first.
-    if pass.is_partial && did_something {
-        return Ok(Some(Instant::now()));
-    }
-    Ok(pass.wake_at.map(|at| cx.clock.timer(at)))
+    Ok(pass.requeue_at(now).map(|at| cx.clock.timer(at)))
 }
 
 /// Whose results a set gets: its fleet's, or its own where it has none.
@@ -92,12 +88,7 @@ fn mode(set: &GameServerSet, caches: &Caches) -> Mode {
     let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let fleet = fleet.and_then(|name| caches.fleets.get(&Key::new(namespace, name.as_str())));
-    let own = set.metadata.annotations.as_ref().and_then(|a| a.get(COMPAT_ANNOTATION));
-    match (fleet, own.map(String::as_str)) {
-        (Some(fleet), _) => fleet.mode(),
-        (None, Some("agones")) => Mode::Agones,
-        (None, Some(_) | None) => Mode::Repaired,
-    }
+    fleet.map_or_else(|| set.mode(), |fleet| fleet.mode())
 }
 
 /// Names the set that controls a game server.

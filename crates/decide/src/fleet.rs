@@ -11,6 +11,7 @@ mod policy;
 mod reconcile;
 mod rollout;
 mod schedule;
+mod sets;
 mod settle;
 mod size;
 mod view;
@@ -20,10 +21,11 @@ pub use decision::{Applied, Decision, Reason, Refusal, Size};
 pub use order::deletion_order;
 pub use overflow::overflow;
 pub use policy::{Amount, Between, Buffer, Capacity, Link, Period, Policy, Reply, Schedule};
-pub use reconcile::{Kept, Limits, Reconciliation, ServerSet, reconcile};
+pub use reconcile::{Kept, Limits, Reconciliation, ServerSet, reconcile, shutdown};
 pub use rollout::{Rollout, SetCounts, SetView, Update, rollout};
+pub use sets::{FleetSet, SetPlan, plan_sets};
 pub use settle::{History, settle};
-pub use size::{Observation, size};
+pub use size::{Observation, Replies, Sizing, size};
 pub use view::{Aggregate, Autoscaler, Fleet, FleetStatus, Mode, Scheduling, SetStatus, Template};
 
 #[cfg(test)]

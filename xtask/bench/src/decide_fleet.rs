@@ -8,7 +8,8 @@ use decide::allocation::{
     CounterAction, CounterBounds, CounterVerb, Index, Request, Selector, allocate,
 };
 use decide::fleet::{
-    Amount, Capacity, Fleet, Mode, Observation, Policy, Scheduling, Template, merge, size, status,
+    Amount, Capacity, Fleet, Mode, Observation, Policy, Replies, Scheduling, Template, merge, size,
+    status,
 };
 use decide::gameserver::{Counter, First, GameServer, List, Occupancy, Priority, Source, State};
 use jiff::Timestamp;
@@ -55,7 +56,7 @@ fn sizes(report: &mut Report) {
             let seen = Observation { fleet: &fleet, servers: &servers, nodes: &nodes, rival: None };
             let took = fastest(51, || {
                 let start = Instant::now();
-                black_box(size(&policy, black_box(seen), Timestamp::UNIX_EPOCH));
+                black_box(size(&policy, black_box(seen), &Replies::new(), Timestamp::UNIX_EPOCH));
                 start.elapsed()
             });
             let measured = format!("{:.0} µs", took.as_secs_f64() * 1e6);

@@ -14,6 +14,7 @@ use super::{
     FAILED_BEFORE_ANNOTATION, Fleet, GameServer, GameServerSet, GameServerSpec, GameServerStatus,
     LEAVING_ANNOTATION, ListStatus, Scheduling, StrategyType, priority,
 };
+use crate::Problem;
 
 type Named<T> = BTreeMap<Arc<str>, T>;
 
@@ -106,24 +107,30 @@ impl Fleet {
 
     /// Whose results the fleet gets.
     pub fn mode(&self) -> Mode {
-        let annotations = self.metadata.annotations.as_ref();
-        match annotations.and_then(|a| a.get(COMPAT_ANNOTATION)).map(String::as_str) {
-            Some("agones") => Mode::Agones,
-            Some(_) | None => Mode::Repaired,
-        }
+        mode(&self.metadata)
     }
 
-    /// How the fleet replaces its game servers.
-    pub fn update(&self) -> Update {
+    /// Returns how the fleet replaces its game servers, or the fields that cannot be read.
+    pub fn update(&self) -> Result<Update, Vec<Problem>> {
         if self.spec.strategy.type_ == Some(StrategyType::Recreate) {
-            return Update::Recreate;
+            return Ok(Update::Recreate);
         }
-        let rolling = self.spec.strategy.rolling_update.clone().unwrap_or_default();
-        let quarter = Amount::Percent(25);
-        Update::RollingUpdate {
-            max_surge: rolling.max_surge.as_ref().map_or(quarter, amount),
-            max_unavailable: rolling.max_unavailable.as_ref().map_or(quarter, amount),
-        }
+        let rolling = self.spec.strategy.rolling_update.as_ref();
+        let mut problems = Vec::new();
+        let mut read = |bound: Option<&IntOrString>, field: &str| {
+            let quarter = Amount::Percent(25);
+            let bound = bound.map_or(Some(quarter), amount);
+            if bound.is_none() {
+                let path = format!("spec.strategy.rollingUpdate.{field}");
+                problems.push(Problem::new(path, "expected a number, or a share such as `25%`"));
+            }
+            bound.unwrap_or(quarter)
+        };
+        let max_surge = read(rolling.and_then(|r| r.max_surge.as_ref()), "maxSurge");
+        let max_unavailable =
+            read(rolling.and_then(|r| r.max_unavailable.as_ref()), "maxUnavailable");
+        let update = Update::RollingUpdate { max_surge, max_unavailable };
+        if problems.is_empty() { Ok(update) } else { Err(problems) }
     }
 }
 
@@ -140,7 +147,18 @@ impl GameServerSet {
         }
     }
 
-    /// Gives what a rollout looks at.
+    /// Whose results a set without a fleet gets.
+    pub fn mode(&self) -> Mode {
+        mode(&self.metadata)
+    }
+
+    /// Returns the labels and annotations that mark Allocated game servers as too many.
+    pub fn overflow(&self) -> Option<(Texts, Texts)> {
+        let overflow = self.spec.allocation_overflow.as_ref()?;
+        Some((texts(Some(&overflow.labels)), texts(Some(&overflow.annotations))))
+    }
+
+    /// Returns what a rollout looks at.
     pub fn in_rollout(&self) -> SetView {
         let status = self.status.clone().unwrap_or_default();
         SetView {
@@ -167,13 +185,19 @@ impl Scheduling {
     }
 }
 
-/// Reads a number, or a share; upstream does not insist on the `%` once it is past the door.
-pub(crate) fn amount(value: &IntOrString) -> Amount {
+/// Reads a number, or a share: upstream takes every `%` out before it reads one, so that `"25"` is 25%.
+pub(crate) fn amount(value: &IntOrString) -> Option<Amount> {
     match value {
-        IntOrString::Int(n) => Amount::Count(i64::from(*n)),
-        IntOrString::String(text) => {
-            Amount::Percent(text.replace('%', "").parse().unwrap_or_default())
-        }
+        IntOrString::Int(n) => Some(Amount::Count(i64::from(*n))),
+        IntOrString::String(text) => text.replace('%', "").parse().ok().map(Amount::Percent),
+    }
+}
+
+fn mode(metadata: &ObjectMeta) -> Mode {
+    let annotations = metadata.annotations.as_ref();
+    match annotations.and_then(|a| a.get(COMPAT_ANNOTATION)).map(String::as_str) {
+        Some("agones") => Mode::Agones,
+        Some(_) | None => Mode::Repaired,
     }
 }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Policy, dialect, validation};
+use super::{Policy, dialect, parse};
 use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit, unset};
 
@@ -152,7 +152,7 @@ fn enter(value: &mut Value, now: Option<jiff::Timestamp>) -> Result<(), Vec<Prob
     spec.fill();
     value["spec"] = admit::json(&spec);
     admit::fit(value, &SCHEMA)?;
-    admit::done(validation::policy(&spec.policy, "spec.policy", now))
+    parse::admitted(&spec.policy, "spec.policy", now).map(drop)
 }
 
 impl FleetAutoscalerSpec {

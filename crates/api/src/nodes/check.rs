@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 
-use super::Objects;
+use super::readable;
 use crate::{Problem, decode};
 
 /// Checks an object of a kind that decisions about nodes look at; every other passes.
 pub fn check(value: &Value) -> Result<(), Vec<Problem>> {
-    Objects::default().add(value)?;
+    readable::check(value)?;
     let mut problems = Vec::new();
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     match (text("apiVersion"), text("kind")) {

@@ -3,7 +3,7 @@
 use decide::nodes::{NodeTerm, PodSpec, PodTerm};
 use k8s_openapi::api::core::v1 as core;
 
-use super::objects::namespace_of;
+use super::cluster::namespace_of;
 use super::{constraints, selectors};
 
 /// Wishes with their weights.

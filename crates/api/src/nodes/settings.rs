@@ -6,11 +6,13 @@ use decide::nodes::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::requests::amount;
+use crate::Problem;
 use crate::plimsoll::node_autoscaler as wire;
 
-/// Reads what the user wants.
-pub fn settings(spec: &wire::NodeAutoscalerSpec) -> Settings {
-    Settings {
+/// Returns what the user wants, or everything that is wrong with it.
+pub fn settings(spec: &wire::NodeAutoscalerSpec) -> Result<Settings, Vec<Problem>> {
+    wire::check::spec(spec)?;
+    Ok(Settings {
         expanders: spec.expanders.iter().filter_map(|name| expander(name)).collect(),
         seed: spec.seed,
         limits: limits(&spec.limits),
@@ -20,10 +22,10 @@ pub fn settings(spec: &wire::NodeAutoscalerSpec) -> Settings {
             max_unready_percent: spec.health.max_unready_percent,
             ok_unready: count(spec.health.ok_unready),
         },
-    }
+    })
 }
 
-/// Reads what earlier looks left behind.
+/// Returns what earlier evaluations left behind.
 pub fn status(status: Option<&wire::NodeAutoscalerStatus>) -> Status {
     let Some(status) = status else { return Status::default() };
     Status {
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_the_defaults() {
-        let read = settings(&wire::NodeAutoscalerSpec::default());
+        let read = settings(&wire::NodeAutoscalerSpec::default()).unwrap();
         assert_eq!(format!("{read:?}"), format!("{:?}", Settings::default()));
     }
 }

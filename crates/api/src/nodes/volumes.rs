@@ -4,7 +4,7 @@ use decide::nodes::{NodeTerm, Requirement, Volume};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::objects::namespace_of;
+use super::cluster::namespace_of;
 use super::pod::Volumes;
 use super::{requests, selectors};
 
@@ -153,8 +153,9 @@ fn driver(volume: &core::PersistentVolume) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Objects;
+    use super::super::ClusterObjects;
     use super::*;
+    use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
     /// Gives the one volume of a pod with the claim `c`, in a world with these objects.
@@ -163,10 +164,24 @@ mod tests {
             "containers": [],
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
         }});
-        let mut all = Objects::default();
-        objects.iter().chain([&pod]).for_each(|o| all.add(o).unwrap());
-        let cluster = all.cluster();
-        cluster.pods[0].spec.volumes[0].clone()
+        let (claims, volumes, classes) = (
+            of(objects, "PersistentVolumeClaim"),
+            of(objects, "PersistentVolume"),
+            of(objects, "StorageClass"),
+        );
+        let all = ClusterObjects {
+            claims: claims.iter().collect(),
+            volumes: volumes.iter().collect(),
+            classes: classes.iter().collect(),
+            ..ClusterObjects::default()
+        };
+        let seen = super::super::pod(&serde_json::from_value(pod).unwrap(), &all.storage());
+        seen.spec.volumes[0].clone()
+    }
+
+    fn of<T: DeserializeOwned>(objects: &[Value], kind: &str) -> Vec<T> {
+        let of_kind = objects.iter().filter(|o| o["kind"] == kind);
+        of_kind.map(|o| serde_json::from_value(o.clone()).unwrap()).collect()
     }
 
     fn claim(spec: Value) -> Value {

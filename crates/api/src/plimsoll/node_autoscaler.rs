@@ -1,6 +1,6 @@
 //! NodeAutoscaler: the settings for adding and removing nodes, and what earlier looks found.
 
-mod check;
+pub(crate) mod check;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

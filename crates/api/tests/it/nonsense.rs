@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use decide::fleet::{self, Limits, Observation, Reply};
+use decide::fleet::{self, Limits, Observation, Replies, Reply, Sizing};
 use decide::gameserver::{GameServer, Occupancy};
 use jiff::Timestamp;
 use plimsoll_api::{Admission, agones, allocation, autoscaling, find};
@@ -42,12 +42,15 @@ fn decide_all(mut objects: Vec<Value>) -> bool {
     let fleets = all::<agones::Fleet>(&objects, "Fleet");
     for autoscaler in all::<autoscaling::FleetAutoscaler>(&objects, "FleetAutoscaler") {
         for reply in [Reply::None, Reply::Keep, Reply::Scale(i32::MAX), Reply::Scale(-1)] {
-            let policy = autoscaler.spec.policy.view(&reply).unwrap();
+            let policy = autoscaler.spec.policy.parse().unwrap();
             for one in &fleets {
                 let fleet = one.view();
                 let (servers, nodes) = (servers.as_slice(), &nodes);
                 let seen = Observation { fleet: &fleet, servers, nodes, rival: None };
-                let _ = fleet::size(&policy, seen, now);
+                let mut replies = Replies::new();
+                while let Sizing::Ask(id) = fleet::size(&policy, seen, &replies, now) {
+                    assert_eq!(replies.insert(id, reply.clone()), None, "it is asked for once");
+                }
             }
         }
     }
@@ -61,8 +64,8 @@ fn decide_all(mut objects: Vec<Value>) -> bool {
         for one in &fleets {
             let view = set.in_rollout();
             let rest = [view.clone()];
-            let _ =
-                fleet::rollout(one.spec.replicas, view.status.ready, one.update(), &view, &rest);
+            let update = one.update().unwrap();
+            let _ = fleet::rollout(one.spec.replicas, view.status.ready, update, &view, &rest);
         }
     }
     for one in all::<allocation::GameServerAllocation>(&objects, "GameServerAllocation") {

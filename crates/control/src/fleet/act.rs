@@ -2,29 +2,28 @@
 
 use std::sync::Arc;
 
+use api::Problem;
 use api::agones::{FLEET_LABEL, FleetStatus, GameServerSet, GameServerSetSpec};
 use cluster::{Error, EventType, Key};
-use decide::fleet::SetStatus;
+use decide::fleet::{SetPlan, SetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use super::observe::Observed;
+use super::observe::Observation;
 use crate::context::Context;
 use crate::gameserverset::replace;
+use crate::lister::sentence;
 use cluster::write::{self, PatchTarget};
 
 const SOURCE: &str = "fleet-controller";
 
-/// Deletes sets that are empty. A set's status may lag: one that has game servers after all is kept for another look.
-pub(super) async fn delete(seen: &Observed, names: &[Arc<str>], cx: &Context) -> Result<(), Error> {
-    for set in names.iter().filter_map(|name| seen.other(name)) {
-        let uid = set.metadata.uid.as_deref().unwrap_or_default();
-        let is_empty = cx.caches.servers.owned(uid, |_| ()).is_empty();
-        if !is_empty || set.metadata.deletion_timestamp.is_some() {
-            continue;
-        }
+type Seen = Observation<Arc<GameServerSet>>;
+
+/// Deletes sets that are empty.
+pub(super) async fn delete(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+    for set in plan.delete.iter().map(|index| &seen.sets[*index]) {
         write::delete(&cx.client, &cx.caches.sets, &**set, "delete an empty set").await?;
         let note = format!("Deleting inactive GameServerSet {}", name(set));
         say(seen, cx, "DeletingGameServerSet", note);
@@ -33,12 +32,8 @@ pub(super) async fn delete(seen: &Observed, names: &[Arc<str>], cx: &Context) ->
 }
 
 /// Gives sets with an earlier template their size.
-pub(super) async fn resize(
-    seen: &Observed,
-    sizes: &[(Arc<str>, i32)],
-    cx: &Context,
-) -> Result<(), Error> {
-    for (set, size) in sizes.iter().filter_map(|(name, size)| Some((seen.other(name)?, *size))) {
+pub(super) async fn resize(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+    for (set, size) in plan.resize.iter().map(|(index, size)| (&seen.sets[*index], *size)) {
         let change = json!({"spec": {"replicas": size}});
         let what = "resize an earlier set";
         write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what)
@@ -50,9 +45,12 @@ pub(super) async fn resize(
     Ok(())
 }
 
-/// Makes the set with the present template, or changes what is not as it should be.
-pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
-    let Some(set) = &seen.active else { return create(seen, size, cx).await };
+/// Creates the set with the current template, or changes what is not as it should be.
+pub(super) async fn keep_active(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+    let size = plan.replicas;
+    let Some(set) = plan.active.map(|index| &seen.sets[index]) else {
+        return create(seen, size, cx).await;
+    };
     let (spec, wanted) = (&set.spec, &seen.fleet.spec);
     let is_moved = spec.replicas != size || spec.scheduling != Some(wanted.scheduling);
     let is_reordered = spec.priorities != wanted.priorities;
@@ -78,7 +76,7 @@ pub(super) async fn keep_active(seen: &Observed, size: i32, cx: &Context) -> Res
     Ok(())
 }
 
-async fn create(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
+async fn create(seen: &Seen, size: i32, cx: &Context) -> Result<(), Error> {
     let fleet = &seen.fleet;
     let (Some(fleet_name), Some(owner)) = (&fleet.metadata.name, fleet.controller_owner_ref(&()))
     else {
@@ -113,9 +111,9 @@ async fn create(seen: &Observed, size: i32, cx: &Context) -> Result<(), Error> {
 }
 
 /// Adds up what the sets have, and writes the sums if they are new.
-pub(super) async fn status(seen: &Observed, cx: &Context) -> Result<(), Error> {
+pub(super) async fn status(seen: &Seen, cx: &Context) -> Result<(), Error> {
     let fleet = &seen.fleet;
-    let sets = seen.active.iter().chain(&seen.rest);
+    let sets = seen.sets.iter();
     let sums: Vec<SetStatus> =
         sets.map(|set| set.status.clone().unwrap_or_default().sums()).collect();
     let allocations = fleet.status.as_ref().map_or(0, |status| status.allocations);
@@ -132,6 +130,16 @@ fn name(set: &GameServerSet) -> &str {
     set.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn say(seen: &Observed, cx: &Context, reason: &str, note: String) {
+/// Reports a fleet that cannot be read. Its sets stay as they are until it changes.
+pub(super) fn report_unreadable(seen: &Seen, problems: &[Problem], cx: &Context) {
+    let note = format!(
+        "Error reading the fleet; its sets stay as they are. Error: {}",
+        sentence(problems)
+    );
+    tracing::warn!(fleet = seen.fleet.metadata.name.as_deref(), note, "fleet cannot be read");
+    cx.events.record(&*seen.fleet, SOURCE, EventType::Warning, "Unreadable", note);
+}
+
+fn say(seen: &Seen, cx: &Context, reason: &str, note: String) {
     cx.events.record(&*seen.fleet, SOURCE, EventType::Normal, reason, note);
 }

@@ -8,7 +8,6 @@ use kube::api::{Patch, PatchParams, Request};
 use serde_json::json;
 
 use super::Autoscalers;
-use super::observe::Seen;
 
 /// What became of a decision.
 #[derive(Debug)]
@@ -24,18 +23,18 @@ pub(super) enum Outcome {
 }
 
 /// Moves the fleet to the size that was decided.
-pub(super) async fn resize(decision: &Decision, seen: &Seen, all: &Autoscalers) -> Outcome {
+pub(super) async fn resize(decision: &Decision, fleet: &Fleet, all: &Autoscalers) -> Outcome {
     let Ok(size) = &decision.outcome else { return Outcome::Kept };
     if size.to == decision.from {
         return Outcome::Kept;
     }
-    match patch(&seen.fleet, size.to, all).await {
-        Ok(fleet) => {
-            all.cx.caches.fleets.insert(fleet);
+    match patch(fleet, size.to, all).await {
+        Ok(resized) => {
+            all.cx.caches.fleets.insert(resized);
             Outcome::Resized
         }
         Err(err) if matches!(status_code(&err), Some(404 | 409)) => Outcome::Overtaken,
-        Err(err) if is_overtaken(&seen.fleet, all) => {
+        Err(err) if is_overtaken(fleet, all) => {
             tracing::debug!(error = %cluster::explain(&err), "the fleet was newer");
             Outcome::Overtaken
         }

@@ -1,75 +1,51 @@
-//! What does the policy say? Webhooks and modules are asked only when the answer depends on them.
+//! Asks webhooks and Wasm modules for the replies that a decision needs, one after the other.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use api::agones::FleetStatus;
-use api::autoscaling::{FleetAutoscaleRequest, FleetAutoscaler, Policy};
-use decide::fleet::{Decision, Reason, Refusal, Reply, size};
+use api::agones::{Fleet, FleetStatus};
+use api::autoscaling::{FleetAutoscaleRequest, FleetAutoscaler, Policy, PolicyType};
+use decide::fleet::{self, Decision, Replies, Sizing};
 use process::Random;
 
 use super::Autoscalers;
-use super::observe::Seen;
+use super::observe::Observation;
 
-/// Decides, and asks whoever the decision turns out to need, until it needs nobody.
+/// Decides, and asks for each reply that the decision turns out to need.
 pub(super) async fn decide(
     autoscaler: &FleetAutoscaler,
-    seen: &Seen,
+    policy: &fleet::Policy,
+    fleet: &Fleet,
+    seen: &Observation,
     all: &Autoscalers,
 ) -> Decision {
-    let policy = &autoscaler.spec.policy;
-    let mut replies: BTreeMap<Arc<str>, Reply> = BTreeMap::new();
+    let uid = autoscaler.metadata.uid.as_deref().unwrap_or_default();
+    let mut replies = Replies::new();
     loop {
-        let now = all.cx.clock.now();
-        let with = |id: &str| replies.get(id).cloned().unwrap_or(Reply::None);
-        let Some(view) = policy.view_with(with) else { return unreadable(seen) };
-        let decision = size(&view, seen.observation(), now);
-        let Some(id) = missing(&decision).filter(|id| !replies.contains_key(id)) else {
-            return decision;
+        let id = match seen.size(policy, &replies, all.cx.clock.now()) {
+            Sizing::Decided(decision) => return decision,
+            Sizing::Ask(id) => id,
         };
-        let uid = autoscaler.metadata.uid.as_deref().unwrap_or_default();
-        let asked = entry(policy, &id);
-        let reply = all
-            .ask
-            .about(&format!("{uid}/{id}"), &asked, request(seen, &all.cx.settings.random))
-            .await;
+        let asked = entry(&autoscaler.spec.policy, &id);
+        let request = request(fleet, &seen.fleet.status, &all.cx.settings.random);
+        let reply = all.ask.about(&format!("{uid}/{id}"), &asked, request).await;
         replies.insert(id, reply);
     }
 }
 
-/// Finds the first one whose answer a decision went without: the id of an entry of a chain, or the empty one.
-fn missing(decision: &Decision) -> Option<Arc<str>> {
-    let skipped = decision.reasons.iter().find_map(|reason| {
-        let Reason::Skipped { id, because } = reason else { return None };
-        matches!(**because, Refusal::NoReply { .. }).then_some(id)
-    });
-    match (&decision.outcome, skipped) {
-        (_, Some(id)) => Some(Arc::clone(id)),
-        (Err(Refusal::NoReply { .. }), None) => Some("".into()),
-        (Ok(_) | Err(_), None) => None,
-    }
-}
-
+/// Finds the entry of a chain by its id; outside of a chain the policy itself.
 fn entry(policy: &Policy, id: &str) -> Policy {
-    let entries = policy.chain.as_deref().unwrap_or_default();
+    let is_chain = policy.type_ == PolicyType::Chain;
+    let entries = policy.chain.as_deref().filter(|_| is_chain).unwrap_or_default();
     entries.iter().find(|e| e.id == id).map_or_else(|| policy.clone(), |entry| entry.policy())
 }
 
-fn request(seen: &Seen, random: &Random) -> FleetAutoscaleRequest {
-    let meta = &seen.fleet.metadata;
-    let allocations = seen.fleet.status.as_ref().map_or(0, |status| status.allocations);
+fn request(fleet: &Fleet, status: &fleet::FleetStatus, random: &Random) -> FleetAutoscaleRequest {
+    let meta = &fleet.metadata;
+    let allocations = fleet.status.as_ref().map_or(0, |status| status.allocations);
     FleetAutoscaleRequest {
         uid: random.uuid().to_string(),
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
-        status: FleetStatus::of(&seen.view.status, allocations),
+        status: FleetStatus::of(status, allocations),
         labels: meta.labels.clone().unwrap_or_default(),
         annotations: meta.annotations.clone().unwrap_or_default(),
     }
-}
-
-/// No admitted policy lacks its block; one that came in by another door is as good as an empty chain.
-fn unreadable(seen: &Seen) -> Decision {
-    let outcome = Err(Refusal::EmptyChain);
-    Decision { from: seen.view.replicas, outcome, reasons: Vec::new(), wake_at: None }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use api::autoscaling::{FleetAutoscaler, Policy, PolicyType};
+use api::autoscaling::FleetAutoscaler;
 use cluster::Key;
 use decide::fleet::{Decision, History, Refusal};
 use tokio::time::Instant;
@@ -49,15 +49,14 @@ pub(super) struct Memory {
 
 impl Memories {
     /// Notes that a look begins. A new spec starts with a clean slate.
-    pub(super) fn looked(&self, key: &Key, autoscaler: &FleetAutoscaler) {
+    pub(super) fn looked(&self, key: &Key, autoscaler: &FleetAutoscaler, may_ask: bool) {
         let generation = autoscaler.metadata.generation;
-        let asks = asks(&autoscaler.spec.policy);
         self.with(key, |memory| {
             if memory.generation != generation {
                 *memory = Memory { generation, ..Memory::default() };
             }
             memory.burst = None;
-            memory.asks_at = asks.then(|| Instant::now() + BETWEEN_QUESTIONS);
+            memory.asks_at = may_ask.then(|| Instant::now() + BETWEEN_QUESTIONS);
         });
     }
 
@@ -126,15 +125,5 @@ impl Memory {
         let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         Some(wait)
-    }
-}
-
-/// Whether a policy, or one inside it, asks someone.
-fn asks(policy: &Policy) -> bool {
-    match policy.type_ {
-        PolicyType::Webhook | PolicyType::Wasm => true,
-        PolicyType::Buffer | PolicyType::Counter | PolicyType::List => false,
-        PolicyType::Schedule => policy.schedule.as_ref().is_some_and(|s| asks(&s.policy)),
-        PolicyType::Chain => policy.chain.iter().flatten().any(|entry| asks(&entry.policy())),
     }
 }

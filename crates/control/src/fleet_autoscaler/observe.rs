@@ -1,49 +1,110 @@
-//! What does an autoscaler see of its fleet?
-//!
-//! The game servers themselves are counted, not what the fleet's status says of them, which is two writes behind.
+//! Observes what an autoscaler decides by: its policy, its fleet and the fleet's game servers.
 
 use std::sync::Arc;
 
 use api::agones::Fleet;
-use api::autoscaling::{FleetAutoscaler, PolicyType};
+use api::autoscaling::FleetAutoscaler;
+use api::{Problem, duration};
 use cluster::Key;
-use decide::fleet::{self, Autoscaler, Observation};
+use decide::fleet::{self, Autoscaler, Decision, Refusal, Replies, Sizing};
 use decide::gameserver::{GameServer, Occupancy};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Autoscalers, STABILIZATION_ANNOTATION};
+use crate::lister::sentence;
 
-/// A fleet at one moment.
-pub(super) struct Seen {
-    pub(super) fleet: Arc<Fleet>,
-    /// The fleet with what was counted in place of its status.
-    pub(super) view: fleet::Fleet,
-    servers: Vec<GameServer>,
-    nodes: Occupancy,
-    rival: Option<Arc<str>>,
+/// What an autoscaler asks for.
+pub struct Wanted {
+    /// How its fleet is sized.
+    pub policy: fleet::Policy,
+    /// How long the fleet waits before it shrinks.
+    pub stabilization: Option<SignedDuration>,
 }
 
-/// Looks at the fleet that an autoscaler names; `None` where there is none.
-pub(super) fn fleet(autoscaler: &FleetAutoscaler, all: &Autoscalers) -> Option<Seen> {
-    let key = Key::from_meta(&autoscaler.metadata);
-    let target = target(autoscaler);
+/// Reads what an autoscaler asks for, or returns every field that cannot be read.
+pub fn wanted(autoscaler: &FleetAutoscaler) -> Result<Wanted, Vec<Problem>> {
+    match (autoscaler.spec.policy.parse(), stabilization(autoscaler)) {
+        (Ok(policy), Ok(stabilization)) => Ok(Wanted { policy, stabilization }),
+        (policy, stabilization) => {
+            let problems = policy.err().unwrap_or_default();
+            Err(problems.into_iter().chain(stabilization.err()).collect())
+        }
+    }
+}
+
+fn stabilization(autoscaler: &FleetAutoscaler) -> Result<Option<SignedDuration>, Problem> {
+    let annotations = autoscaler.metadata.annotations.as_ref();
+    let Some(text) = annotations.and_then(|a| a.get(STABILIZATION_ANNOTATION)) else {
+        return Ok(None);
+    };
+    let path = format!("metadata.annotations[{STABILIZATION_ANNOTATION}]");
+    let window = duration::parse(text).map_err(|message| Problem::new(path, message))?;
+    Ok(Some(window).filter(SignedDuration::is_positive))
+}
+
+/// Returns the decision about a fleet of `from` servers whose autoscaler cannot be read: it is left as it is.
+pub fn unreadable(from: i32, problems: &[Problem]) -> Decision {
+    let outcome = Err(Refusal::Unreadable { why: sentence(problems).into() });
+    Decision { from, outcome, reasons: Vec::new(), wake_at: None }
+}
+
+/// A fleet at one moment.
+pub struct Observation {
+    /// The fleet.
+    pub fleet: fleet::Fleet,
+    /// Its game servers.
+    pub servers: Vec<GameServer>,
+    /// How busy the nodes are.
+    pub nodes: Arc<Occupancy>,
+    /// The autoscaler that moves the fleet, where it is another one.
+    pub rival: Option<Arc<str>>,
+}
+
+impl Observation {
+    /// Decides the size of the fleet, or names the reply that is needed first.
+    pub fn size(&self, policy: &fleet::Policy, replies: &Replies, now: Timestamp) -> Sizing {
+        let seen = fleet::Observation {
+            fleet: &self.fleet,
+            servers: &self.servers,
+            nodes: &self.nodes,
+            rival: self.rival.as_ref(),
+        };
+        fleet::size(policy, seen, replies, now)
+    }
+}
+
+/// Finds the autoscaler that moves a fleet, among all that name it; `None` where it is the one called `name`.
+pub fn rival(name: &str, autoscalers: &[Autoscaler]) -> Option<Arc<str>> {
+    let owner = Autoscaler::owner(autoscalers).map(|owner| Arc::clone(&owner.name));
+    owner.filter(|owner| **owner != *name)
+}
+
+/// Observes a fleet; single game servers only where the policy reads them. They are counted here, because the fleet's status is
+/// two writes behind.
+pub(super) fn observe(
+    autoscaler: &FleetAutoscaler,
+    fleet: &Fleet,
+    reads_servers: bool,
+    all: &Autoscalers,
+) -> Observation {
     let caches = &all.cx.caches;
-    let fleet = caches.fleets.get(&target)?;
     let uid = fleet.metadata.uid.as_deref().unwrap_or_default();
     let sets = caches.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
     let servers: Vec<Arc<GameServer>> =
         sets.iter().flat_map(|uid| caches.servers.owned(uid, |s| Arc::clone(&s.view))).collect();
     let mut view = fleet.view();
     view.status = fleet::merge([&fleet::status(&view.template, &servers)]);
-    // Only policies that take single servers away look at them.
-    let (servers, nodes) = if walks(autoscaler) {
+    let (servers, nodes) = if reads_servers {
         let servers = servers.iter().map(|server| GameServer::clone(server)).collect();
-        (servers, all.cx.nodes.occupancy().clone())
+        (servers, Arc::new(all.cx.nodes.occupancy().clone()))
     } else {
-        (Vec::new(), Occupancy::default())
+        (Vec::new(), Arc::default())
     };
-    let rival = owner(&target, all).filter(|owner| **owner != *key.name);
-    Some(Seen { fleet, view, servers, nodes, rival })
+    let name = autoscaler.metadata.name.as_deref().unwrap_or_default();
+    let named = all.watchers.of(&target(autoscaler));
+    let named: Vec<Autoscaler> =
+        named.iter().filter_map(|key| Some(all.cx.caches.autoscalers.get(key)?.view())).collect();
+    Observation { fleet: view, servers, nodes, rival: rival(name, &named) }
 }
 
 /// Names the fleet of an autoscaler.
@@ -52,47 +113,32 @@ pub(super) fn target(autoscaler: &FleetAutoscaler) -> Key {
     Key::new(namespace, autoscaler.spec.fleet_name.as_str())
 }
 
-/// Gives the time for which a fleet waits before it shrinks.
-pub(super) fn window(autoscaler: &FleetAutoscaler) -> Option<SignedDuration> {
-    let text = autoscaler.metadata.annotations.as_ref()?.get(STABILIZATION_ANNOTATION)?;
-    match api::duration::parse(text) {
-        Ok(window) => Some(window).filter(SignedDuration::is_positive),
-        Err(problem) => {
-            let name = autoscaler.metadata.name.as_deref().unwrap_or_default();
-            tracing::warn!(name, problem, "{STABILIZATION_ANNOTATION} is passed over");
-            None
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
 
-/// Finds the autoscaler that moves a fleet, among all that name it.
-fn owner(target: &Key, all: &Autoscalers) -> Option<Arc<str>> {
-    let rivals = all.watchers.of(target);
-    let rivals: Vec<Autoscaler> =
-        rivals.iter().filter_map(|key| Some(all.cx.caches.autoscalers.get(key)?.view())).collect();
-    Autoscaler::owner(&rivals).map(|owner| Arc::clone(&owner.name))
-}
-
-/// Whether a policy, or one inside it, may look at single servers.
-fn walks(autoscaler: &FleetAutoscaler) -> bool {
-    match autoscaler.spec.policy.type_ {
-        PolicyType::Buffer | PolicyType::Webhook | PolicyType::Wasm => false,
-        PolicyType::Counter | PolicyType::List | PolicyType::Schedule | PolicyType::Chain => true,
-    }
-}
-
-impl Seen {
-    pub(super) fn observation(&self) -> Observation<'_> {
-        Observation {
-            fleet: &self.view,
-            servers: &self.servers,
-            nodes: &self.nodes,
-            rival: self.rival.as_ref(),
-        }
-    }
-
-    /// Whether the fleet is being deleted, which is none of an autoscaler's business.
-    pub(super) fn is_going(&self) -> bool {
-        self.fleet.metadata.deletion_timestamp.is_some()
+    #[test]
+    fn what_was_stored_before_it_was_checked_is_held_with_the_fields_that_cannot_be_read() {
+        let autoscaler: FleetAutoscaler = serde_json::from_value(json!({
+            "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler",
+            "metadata": {"name": "a", "annotations": {STABILIZATION_ANNOTATION: "a while"}},
+            "spec": {"fleetName": "f", "policy": {"type": "Schedule", "schedule": {
+                "activePeriod": {"startCron": "at eight", "timezone": "Mars/Base"},
+                "policy": {"type": "Buffer", "buffer": {"bufferSize": 1, "maxReplicas": 9}},
+            }}},
+        }))
+        .unwrap();
+        let Err(problems) = wanted(&autoscaler) else { panic!("it cannot be read") };
+        let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+        let period = "spec.policy.schedule.activePeriod";
+        let annotation = format!("metadata.annotations[{STABILIZATION_ANNOTATION}]");
+        assert_eq!(
+            paths,
+            [&format!("{period}.timezone"), &format!("{period}.startCron"), &annotation]
+        );
+        let decision = unreadable(7, &problems);
+        assert_eq!(decision.from, 7);
+        assert!(matches!(decision.outcome, Err(Refusal::Unreadable { .. })));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Autoscalers;
 use super::act::Outcome;
-use super::observe::Seen;
+use super::observe::Observation;
 use super::report::{self, Note};
 use cluster::write::{PatchTarget, patch};
 
@@ -18,12 +18,12 @@ const SOURCE: &str = "fleetautoscaler-controller";
 /// Tells what was decided and done.
 pub(super) async fn all(
     autoscaler: &FleetAutoscaler,
-    seen: &Seen,
+    seen: &Observation,
     decision: &Decision,
     outcome: &Outcome,
     all: &Autoscalers,
 ) -> Result<(), Error> {
-    let name = &*seen.view.name;
+    let name = &*seen.fleet.name;
     match (outcome, &decision.outcome) {
         (Outcome::Resized, Ok(size)) => {
             let text = report::sentence(name, decision.from, size.to, &decision.reasons);
@@ -41,7 +41,7 @@ pub(super) async fn all(
         (Outcome::Overtaken, _) => return Ok(()),
         (Outcome::Kept | Outcome::Resized | Outcome::Failed(_), _) => {}
     }
-    let (now, current) = (all.cx.clock.now(), seen.view.status.replicas);
+    let (now, current) = (all.cx.clock.now(), seen.fleet.status.replicas);
     let Some(is_resized) = all.tells(autoscaler, matches!(outcome, Outcome::Resized)) else {
         return Ok(());
     };

@@ -4,6 +4,7 @@ use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER, LEAVING_ANNOTATION};
 use cluster::{
     CachedPod, Error, EventType, Key, RequeueAt, error::api_message, error::status_code,
 };
+use decide::gameserver::ports::host_ports;
 use decide::gameserver::{Event, State};
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
@@ -13,7 +14,6 @@ use tokio::time::Instant;
 use super::observe::{LEGACY_FINALIZER, Observed};
 use super::{address, pod};
 use crate::context::Context;
-use crate::ports;
 use cluster::write::{self, PatchTarget};
 
 /// How long to wait where two caches contradict each other and one of them is about to change.
@@ -67,17 +67,13 @@ pub(super) async fn leave(seen: &Observed, cx: &Context) -> Result<RequeueAt, Er
 /// Makes the pod, with its host ports. Nothing is written to the server yet: it learns of its ports together with its address.
 pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
     let server = &seen.server.object;
-    let assigned = {
-        let mut ports = cx.ports();
-        ports.expire(cx.clock.now());
-        ports.assign(server, None)
-    };
+    let assigned = cx.ports().assign(server, None, cx.clock.now());
     let assigned = match assigned {
         Ok(ports) => ports,
         Err(error) => return refuse(seen, error.to_string(), cx).await,
     };
-    let found = ports::found(server, &assigned);
-    let pod = match pod::build(server, &assigned, &found, &cx.settings) {
+    let host_ports = host_ports(&server.spec.ports_view(), &assigned);
+    let pod = match pod::build(server, &assigned, &host_ports, &cx.settings) {
         Ok(pod) => pod,
         Err(problem) => return refuse(seen, problem, cx).await,
     };
@@ -218,7 +214,8 @@ fn place(seen: &Observed, cx: &Context) -> Value {
     let server = &seen.server.object;
     let mut status = server.status.clone().unwrap_or_default();
     // Whoever got this far without ports has a pod with ports, or needs none; a range that is gone since leaves them out.
-    let assigned = cx.ports().assign(server, seen.pod.as_deref()).unwrap_or_default();
+    let assigned =
+        cx.ports().assign(server, seen.pod.as_deref(), cx.clock.now()).unwrap_or_default();
     match (seen.dev_address(), seen.node.as_deref(), seen.pod.as_deref()) {
         (Some(address), _, _) => address::in_development(&mut status, address),
         (None, Some(node), Some(pod)) => address::on_node(&mut status, node, pod),

@@ -8,7 +8,7 @@ use decide::gameserver::{self, Place, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
-use crate::ports;
+use crate::ports::port_owner;
 
 /// A game server with what belongs to it.
 pub(super) struct Observed {
@@ -75,7 +75,9 @@ fn place(
     let Some(name) = pod.spec.node_name.as_deref() else {
         return match pod.unschedulable() {
             None => Place::Nowhere,
-            Some(_) if pod.lacks_ports() && ports::can_change(server, pod) => Place::PortsTaken,
+            Some(_) if pod.lacks_ports() && port_owner(server, Some(pod)).can_change() => {
+                Place::PortsTaken
+            }
             Some(_) => Place::Unschedulable,
         };
     };

@@ -8,8 +8,6 @@ use api::agones::{
     GameServerSet,
 };
 use cluster::{Error, EventType, Key};
-use decide::fleet::ServerSet;
-use decide::gameserver::{self, Event, Occupancy, Texts};
 use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
@@ -92,10 +90,7 @@ pub(super) async fn shut_down(
     each(names.iter().cloned(), cx, |name| async move {
         let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
         let Some(server) = cx.caches.servers.get(&key) else { return Ok(()) };
-        let is_free = server.view.is_deletable() && !server.view.is_being_deleted();
-        let Some(state) = server.view.state.after(Event::SetDeletes).filter(|_| is_free) else {
-            return Ok(());
-        };
+        let Some(state) = decide::fleet::shutdown(&server.view) else { return Ok(()) };
         let change = json!({"status": {"state": state.as_str()}});
         let what = "shut a game server down";
         write::patch(&cx.client, &cx.caches.servers, &*server, PatchTarget::Object, change, what)
@@ -105,22 +100,6 @@ pub(super) async fn shut_down(
         Ok(())
     })
     .await
-}
-
-/// Names the Allocated game servers that are to be marked as too many.
-pub(super) fn overflow(
-    set: &GameServerSet,
-    view: &ServerSet,
-    servers: &[Arc<gameserver::GameServer>],
-    nodes: &Occupancy,
-) -> Vec<Arc<str>> {
-    let Some(AllocationOverflow { labels, annotations }) = &set.spec.allocation_overflow else {
-        return Vec::new();
-    };
-    let texts = |map: &std::collections::BTreeMap<String, String>| -> Texts {
-        map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
-    };
-    decide::fleet::overflow(view, &texts(labels), &texts(annotations), servers, nodes)
 }
 
 /// Marks Allocated game servers that are too many.

@@ -84,7 +84,7 @@ pub enum Refusal {
         /// The counter's or list's name.
         key: Arc<str>,
     },
-    /// The webhook or Wasm module has not been asked.
+    /// There is no reply from the webhook or Wasm module.
     NoReply {
         /// `Webhook` or `Wasm`.
         policy: &'static str,
@@ -98,6 +98,11 @@ pub enum Refusal {
     },
     /// The chain has no entry.
     EmptyChain,
+    /// The autoscaler cannot be read, which only one can be that was stored before it was checked.
+    Unreadable {
+        /// The fields that cannot be read, and what was expected there.
+        why: Arc<str>,
+    },
 }
 
 impl crate::Reason for Refusal {
@@ -111,6 +116,7 @@ impl crate::Reason for Refusal {
             Self::NoReply { .. } => "NoReply",
             Self::ReplyFailed { .. } => "ReplyFailed",
             Self::EmptyChain => "EmptyChain",
+            Self::Unreadable { .. } => "Unreadable",
         }
     }
 }
@@ -132,6 +138,7 @@ impl fmt::Display for Refusal {
             Self::NoReply { policy } => write!(f, "no reply from the {}", called(policy)),
             Self::ReplyFailed { policy, why } => write!(f, "the {} failed: {why}", called(policy)),
             Self::EmptyChain => f.write_str("the chain has no entry"),
+            Self::Unreadable { why } => write!(f, "the autoscaler cannot be read: {why}"),
         }
     }
 }

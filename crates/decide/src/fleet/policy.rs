@@ -18,10 +18,10 @@ pub enum Policy {
     Counter(Capacity),
     /// Spare room in a list, over all servers.
     List(Capacity),
-    /// What a webhook answered.
-    Webhook(Reply),
-    /// What a Wasm module answered.
-    Wasm(Reply),
+    /// The reply of a webhook.
+    Webhook,
+    /// The reply of a Wasm module.
+    Wasm,
     /// Another policy, while it is time for it.
     Schedule(Box<Schedule>),
     /// The first of several policies that has an answer.
@@ -29,16 +29,36 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Gives the word in `policy.type`.
+    /// Returns the word in `policy.type`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Buffer(_) => "Buffer",
             Self::Counter(_) => "Counter",
             Self::List(_) => "List",
-            Self::Webhook(_) => "Webhook",
-            Self::Wasm(_) => "Wasm",
+            Self::Webhook => "Webhook",
+            Self::Wasm => "Wasm",
             Self::Schedule(_) => "Schedule",
             Self::Chain(_) => "Chain",
+        }
+    }
+
+    /// Whether a decision by this policy may need the reply of a webhook or Wasm module.
+    pub fn may_ask(&self) -> bool {
+        match self {
+            Self::Webhook | Self::Wasm => true,
+            Self::Buffer(_) | Self::Counter(_) | Self::List(_) => false,
+            Self::Schedule(schedule) => schedule.policy.may_ask(),
+            Self::Chain(links) => links.iter().any(|link| link.policy.may_ask()),
+        }
+    }
+
+    /// Whether a decision by this policy may depend on single servers, and not only on the fleet's status.
+    pub fn reads_servers(&self) -> bool {
+        match self {
+            Self::Counter(_) | Self::List(_) => true,
+            Self::Buffer(_) | Self::Webhook | Self::Wasm => false,
+            Self::Schedule(schedule) => schedule.policy.reads_servers(),
+            Self::Chain(links) => links.iter().any(|link| link.policy.reads_servers()),
         }
     }
 }
@@ -79,7 +99,7 @@ pub enum Amount {
 /// What a webhook or a Wasm module said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nobody has asked it yet: there is no answer to decide on.
+    /// There is none, and none is to be expected, as in files without a review.
     None,
     /// It was asked and did not give a usable answer, for the reason given.
     Failed(Arc<str>),
@@ -127,4 +147,37 @@ pub struct Link {
     pub id: Arc<str>,
     /// What it asks for.
     pub policy: Policy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_needs_what_the_policies_inside_it_need() {
+        let buffer = || Policy::Buffer(Buffer { size: Amount::Count(1), min: 0, max: 9 });
+        let (size, key) = (Amount::Count(1), "rooms".into());
+        let list = || Policy::List(Capacity { key: Arc::clone(&key), size, min: 0, max: 9 });
+        let scheduled = |policy| {
+            let between = Between::default();
+            Policy::Schedule(Box::new(Schedule { between, period: None, policy }))
+        };
+        let chain = |all: Vec<Policy>| {
+            let link = |policy| Link { id: "".into(), policy };
+            Policy::Chain(all.into_iter().map(link).collect())
+        };
+        for (policy, may_ask, reads_servers) in [
+            (buffer(), false, false),
+            (list(), false, true),
+            (Policy::Webhook, true, false),
+            (scheduled(Policy::Wasm), true, false),
+            (scheduled(list()), false, true),
+            (chain(vec![]), false, false),
+            (chain(vec![buffer(), scheduled(buffer())]), false, false),
+            (chain(vec![buffer(), scheduled(Policy::Webhook), list()]), true, true),
+        ] {
+            let needs = (policy.may_ask(), policy.reads_servers());
+            assert_eq!(needs, (may_ask, reads_servers), "{policy:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Mode, Scheduling, backoff, deletion_order};
-use crate::gameserver::{GameServer, Occupancy, Priority, State};
+use crate::gameserver::{Event, GameServer, Occupancy, Priority, State};
 
 /// A GameServerSet, as far as its size is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,21 @@ pub struct Kept {
     pub failures: u32,
     /// The moment at which it is replaced.
     pub until: Timestamp,
+}
+
+impl Reconciliation {
+    /// Returns when the next pass follows though nothing changes: at once where a limit left something to do. Where a limit
+    /// leaves nothing to do at all, a change has to come first.
+    pub fn requeue_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let did_something = self.create > 0 || !self.delete.is_empty();
+        if self.is_partial && did_something { Some(now) } else { self.wake_at }
+    }
+}
+
+/// Returns the state that tells a server of a set to shut down; `None` for one that is in use by now, or goes already.
+pub fn shutdown(server: &GameServer) -> Option<State> {
+    let is_free = server.is_deletable() && !server.is_being_deleted();
+    server.state.after(Event::SetDeletes).filter(|_| is_free)
 }
 
 impl Limits {
@@ -204,6 +219,41 @@ mod tests {
         let mut server = server(name, State::Error);
         server.errored_at = Some(NOW - SignedDuration::from_secs(seconds_ago));
         server
+    }
+
+    #[test]
+    fn another_pass_follows_at_once_only_where_this_one_did_something() {
+        let later = NOW + SignedDuration::from_secs(9);
+        for (create, delete, is_partial, wanted) in [
+            (0, 0, false, Some(later)),
+            (3, 1, false, Some(later)),
+            (3, 0, true, Some(NOW)),
+            (0, 1, true, Some(NOW)),
+            (0, 0, true, Some(later)),
+        ] {
+            let delete = vec![Arc::from("a"); delete];
+            let wake_at = Some(later);
+            let pass = Reconciliation { create, delete, is_partial, wake_at, ..Default::default() };
+            assert_eq!(pass.requeue_at(NOW), wanted, "{pass:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_in_use_or_goes_already_is_not_told_to_shut_down() {
+        for (state, is_marked, wanted) in [
+            (State::Ready, false, Some(State::Shutdown)),
+            (State::Starting, false, Some(State::Shutdown)),
+            (State::Unhealthy, false, Some(State::Shutdown)),
+            (State::Allocated, false, None),
+            (State::Reserved, false, None),
+            (State::Shutdown, false, None),
+            (State::Ready, true, None),
+            (State::Allocated, true, None),
+        ] {
+            let mut server = server("a", state);
+            server.has_deletion_mark = is_marked;
+            assert_eq!(shutdown(&server), wanted, "{state} {is_marked}");
+        }
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub(super) fn wake_at(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
         Policy::Buffer(_)
         | Policy::Counter(_)
         | Policy::List(_)
-        | Policy::Webhook(_)
-        | Policy::Wasm(_) => None,
+        | Policy::Webhook
+        | Policy::Wasm => None,
     }
 }
 

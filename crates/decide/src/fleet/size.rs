@@ -1,5 +1,9 @@
 //! How many servers a fleet should have.
+//!
+//! A webhook or Wasm module is asked only when the answer depends on it: `size` names the one whose reply is missing, and is
+//! called again with that reply.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -22,6 +26,18 @@ pub struct Observation<'a> {
     pub rival: Option<&'a Arc<str>>,
 }
 
+/// The replies of webhooks and Wasm modules, by the id of the chain entry that asks; outside of a chain the id is empty.
+pub type Replies = BTreeMap<Arc<str>, Reply>;
+
+/// A decision about a fleet's size, or the reply that it needs first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizing {
+    /// Nothing is missing.
+    Decided(Decision),
+    /// The webhook or Wasm module of the policy, or of the chain entry with this id, has to be asked.
+    Ask(Arc<str>),
+}
+
 /// What one policy found, before it is known which policy counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
@@ -30,31 +46,57 @@ pub(super) struct Found {
     pub(super) reasons: Vec<Reason>,
 }
 
-/// Decides a fleet's size by `policy`.
-pub fn size(policy: &Policy, seen: Observation<'_>, now: Timestamp) -> Decision {
+/// Why a policy has no size.
+enum NoSize {
+    Refused(Refusal),
+    /// The reply with this id is missing.
+    Unasked(Arc<str>),
+}
+
+impl From<Refusal> for NoSize {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Everything that the policies of one decision read.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    seen: Observation<'a>,
+    replies: &'a Replies,
+    now: Timestamp,
+}
+
+/// Decides a fleet's size by `policy`, with the replies that are known so far. Each reply that is asked for is asked for once,
+/// provided that it is among `replies` the next time.
+pub fn size(policy: &Policy, seen: Observation<'_>, replies: &Replies, now: Timestamp) -> Sizing {
     let from = seen.fleet.replicas;
     if let Some(by) = seen.rival {
         let outcome = Err(Refusal::Owned { by: Arc::clone(by) });
-        return Decision { from, outcome, reasons: Vec::new(), wake_at: None };
+        return Sizing::Decided(Decision { from, outcome, reasons: Vec::new(), wake_at: None });
     }
-    let mut reasons = Vec::new();
+    let (inputs, mut reasons) = (Inputs { seen, replies, now }, Vec::new());
     let answer = match policy {
-        Policy::Chain(links) => chain(links, seen, now, &mut reasons),
+        Policy::Chain(links) => chain(links, inputs, &mut reasons),
         Policy::Buffer(_)
         | Policy::Counter(_)
         | Policy::List(_)
-        | Policy::Webhook(_)
-        | Policy::Wasm(_)
+        | Policy::Webhook
+        | Policy::Wasm
         | Policy::Schedule(_) => {
-            ask(policy, seen, now).map(|found| (found, Applied::Policy(policy.name())))
+            ask(policy, "", inputs).map(|found| (found, Applied::Policy(policy.name())))
         }
     };
-    let outcome =
-        answer.or_else(|refusal| idle(refusal, policy, seen.fleet)).map(|(found, applied)| {
-            reasons.extend(found.reasons);
-            Size { to: found.to, limited: found.limited, applied }
-        });
-    Decision { from, outcome, reasons, wake_at: schedule::wake_at(policy, now) }
+    let answer = match answer {
+        Err(NoSize::Unasked(id)) => return Sizing::Ask(id),
+        Err(NoSize::Refused(refusal)) => idle(refusal, policy, seen.fleet),
+        Ok(answer) => Ok(answer),
+    };
+    let outcome = answer.map(|(found, applied)| {
+        reasons.extend(found.reasons);
+        Size { to: found.to, limited: found.limited, applied }
+    });
+    Sizing::Decided(Decision { from, outcome, reasons, wake_at: schedule::wake_at(policy, now) })
 }
 
 /// Turns "not the time" into keeping the size. Upstream means to, and reports an error instead.
@@ -69,49 +111,54 @@ fn idle(refusal: Refusal, policy: &Policy, fleet: &Fleet) -> Result<(Found, Appl
 /// Asks the entries one after the other; the first with an answer wins, and a failure is as good as being inactive.
 fn chain(
     links: &[Link],
-    seen: Observation<'_>,
-    now: Timestamp,
+    inputs: Inputs<'_>,
     reasons: &mut Vec<Reason>,
-) -> Result<(Found, Applied), Refusal> {
+) -> Result<(Found, Applied), NoSize> {
     let mut last = Refusal::EmptyChain;
     for link in links {
-        match ask(&link.policy, seen, now) {
+        match ask(&link.policy, &link.id, inputs) {
             Ok(found) => {
                 let id = Arc::clone(&link.id);
                 return Ok((found, Applied::Link { id, policy: link.policy.name() }));
             }
-            Err(refusal) => {
+            Err(NoSize::Refused(refusal)) => {
                 let because = Box::new(refusal.clone());
                 reasons.push(Reason::Skipped { id: Arc::clone(&link.id), because });
                 last = refusal;
             }
+            Err(unasked @ NoSize::Unasked(_)) => return Err(unasked),
         }
     }
-    Err(last)
+    Err(last.into())
 }
 
-fn ask(policy: &Policy, seen: Observation<'_>, now: Timestamp) -> Result<Found, Refusal> {
+/// Asks one policy; `id` is that of its chain entry.
+fn ask(policy: &Policy, id: &str, inputs: Inputs<'_>) -> Result<Found, NoSize> {
+    let Inputs { seen, replies, now } = inputs;
     match policy {
         Policy::Buffer(policy) => Ok(buffer::size(policy, seen.fleet)),
-        Policy::Counter(policy) => capacity::size(Source::Counter, policy, seen, now),
-        Policy::List(policy) => capacity::size(Source::List, policy, seen, now),
-        Policy::Webhook(reply) | Policy::Wasm(reply) => told(policy.name(), reply, seen.fleet),
-        Policy::Schedule(inner) => scheduled(inner, seen, now),
-        Policy::Chain(links) => chain(links, seen, now, &mut Vec::new()).map(|(found, _)| found),
+        Policy::Counter(policy) => Ok(capacity::size(Source::Counter, policy, seen, now)?),
+        Policy::List(policy) => Ok(capacity::size(Source::List, policy, seen, now)?),
+        Policy::Webhook | Policy::Wasm => {
+            let reply = replies.get(id).ok_or_else(|| NoSize::Unasked(id.into()))?;
+            Ok(replied(policy.name(), reply, seen.fleet)?)
+        }
+        Policy::Schedule(inner) => scheduled(inner, id, inputs),
+        Policy::Chain(links) => chain(links, inputs, &mut Vec::new()).map(|(found, _)| found),
     }
 }
 
-fn scheduled(inner: &Schedule, seen: Observation<'_>, now: Timestamp) -> Result<Found, Refusal> {
-    if !schedule::is_active(inner, now) {
-        return Err(Refusal::Inactive);
+fn scheduled(inner: &Schedule, id: &str, inputs: Inputs<'_>) -> Result<Found, NoSize> {
+    if !schedule::is_active(inner, inputs.now) {
+        return Err(Refusal::Inactive.into());
     }
-    let mut found = ask(&inner.policy, seen, now)?;
+    let mut found = ask(&inner.policy, id, inputs)?;
     found.reasons.insert(0, Reason::Active);
     Ok(found)
 }
 
-/// Takes the size from a webhook or a Wasm module.
-fn told(policy: &'static str, reply: &Reply, fleet: &Fleet) -> Result<Found, Refusal> {
+/// Takes the size from the reply of a webhook or a Wasm module.
+fn replied(policy: &'static str, reply: &Reply, fleet: &Fleet) -> Result<Found, Refusal> {
     let (to, reason) = match reply {
         Reply::None => return Err(Refusal::NoReply { policy }),
         Reply::Failed(why) => return Err(Refusal::ReplyFailed { policy, why: Arc::clone(why) }),
@@ -143,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::cron::{Cron, Dialect};
-    use crate::fleet::testing::{NOW, answer, decide, fleet};
+    use crate::fleet::testing::{NOW, answer, decide, decide_with, fleet, reply};
     use crate::fleet::{Amount, Autoscaler, Between, Buffer, Capacity, Period};
 
     fn buffer(size: i64) -> Policy {
@@ -175,7 +222,8 @@ mod tests {
     }
 
     fn applied(policy: &Policy) -> String {
-        let decision = decide(policy, &fleet(3), &[]);
+        let replies = [("x".into(), Reply::None)].into();
+        let decision = decide_with(policy, &fleet(3), &[], &replies);
         decision.outcome.map_or_else(|r| r.to_string(), |size| size.applied.to_string())
     }
 
@@ -195,16 +243,18 @@ mod tests {
 
     #[test]
     fn no_change_means_the_size_asked_for_and_upstream_writes_back_what_is_there_a2() {
-        for reply in [Policy::Webhook(Reply::Keep), Policy::Wasm(Reply::Keep)] {
-            assert_eq!(answer(&decide(&reply, &in_mode(Mode::Agones), &[])), Some((3, false)));
-            assert_eq!(answer(&decide(&reply, &in_mode(Mode::Repaired), &[])), Some((8, false)));
+        for policy in [Policy::Webhook, Policy::Wasm] {
+            for (mode, kept) in [(Mode::Agones, 3), (Mode::Repaired, 8)] {
+                let decision = decide_with(&policy, &in_mode(mode), &[], &reply(Reply::Keep));
+                assert_eq!(answer(&decision), Some((kept, false)));
+            }
         }
     }
 
     #[test]
     fn a_reply_is_taken_as_it_is() {
         let fleet = in_mode(Mode::Repaired);
-        let told = |reply| decide(&Policy::Webhook(reply), &fleet, &[]).outcome;
+        let told = |said| decide_with(&Policy::Webhook, &fleet, &[], &reply(said)).outcome;
         assert_eq!(told(Reply::Scale(0)).map(|s| s.to), Ok(0), "only a reply may ask for none");
         assert_eq!(told(Reply::Scale(250)).map(|s| s.to), Ok(250));
         assert_eq!(told(Reply::None), Err(Refusal::NoReply { policy: "Webhook" }));
@@ -219,7 +269,7 @@ mod tests {
             (scheduled(true, buffer(1)), "Schedule"),
             (chain(vec![("a", failing()), ("b", buffer(1))]), "Chain:b:Buffer"),
             (chain(vec![("", scheduled(false, buffer(1))), ("", buffer(2))]), "Chain::Buffer"),
-            (chain(vec![("x", Policy::Webhook(Reply::None)), ("y", buffer(2))]), "Chain:y:Buffer"),
+            (chain(vec![("x", Policy::Webhook), ("y", buffer(2))]), "Chain:y:Buffer"),
             (chain(vec![("s", scheduled(true, buffer(1))), ("b", buffer(2))]), "Chain:s:Schedule"),
         ] {
             assert_eq!(applied(&policy), name);
@@ -257,8 +307,42 @@ mod tests {
             let fleet = Fleet { mode, ..fleet.clone() };
             let rival = Some(&owner.name);
             let seen = Observation { fleet: &fleet, servers: &[], nodes: &nodes, rival };
-            let refused = size(&buffer(1), seen, NOW).outcome;
-            assert_eq!(refused, Err(Refusal::Owned { by: "a".into() }));
+            // Nobody is asked in vain.
+            for policy in [buffer(1), Policy::Webhook] {
+                let sizing = size(&policy, seen, &Replies::new(), NOW);
+                let Sizing::Decided(decision) = sizing else { panic!("{sizing:?}") };
+                assert_eq!(decision.outcome, Err(Refusal::Owned { by: "a".into() }));
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_reply_that_matters_is_asked_for_and_only_once() {
+        let failed = || Reply::Failed("503".into());
+        let (web, wasm) = (|| Policy::Webhook, || Policy::Wasm);
+        for (policy, replies, asked) in [
+            (web(), vec![], Some("")),
+            (web(), vec![("", Reply::None)], None),
+            (scheduled(true, web()), vec![], Some("")),
+            (scheduled(false, web()), vec![], None),
+            (chain(vec![("a", web()), ("b", buffer(1))]), vec![], Some("a")),
+            (chain(vec![("a", buffer(1)), ("b", web())]), vec![], None),
+            (chain(vec![("a", failing()), ("b", wasm())]), vec![], Some("b")),
+            (chain(vec![("a", web()), ("b", wasm())]), vec![("a", failed())], Some("b")),
+            (chain(vec![("a", web()), ("b", wasm())]), vec![("a", Reply::Scale(2))], None),
+            (
+                chain(vec![("a", web()), ("b", wasm())]),
+                vec![("a", failed()), ("b", failed())],
+                None,
+            ),
+            (chain(vec![("a", scheduled(false, web())), ("b", web())]), vec![], Some("b")),
+        ] {
+            let replies: Replies = replies.into_iter().map(|(id, r)| (id.into(), r)).collect();
+            let (fleet, nodes) = (fleet(3), Occupancy::default());
+            let seen = Observation { fleet: &fleet, servers: &[], nodes: &nodes, rival: None };
+            let sizing = size(&policy, seen, &replies, NOW);
+            let missing = if let Sizing::Ask(id) = &sizing { Some(&**id) } else { None };
+            assert_eq!(missing, asked, "{policy:?} with {replies:?}");
         }
     }
 

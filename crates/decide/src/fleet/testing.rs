@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::{
-    Decision, Fleet, FleetStatus, Mode, Observation, Policy, Scheduling, Template, merge, size,
-    status,
+    Decision, Fleet, FleetStatus, Mode, Observation, Policy, Replies, Reply, Scheduling, Sizing,
+    Template, merge, size, status,
 };
 use crate::gameserver::{Counter, GameServer, Occupancy, State};
 
@@ -47,10 +47,29 @@ pub(super) fn fleet_of(servers: &[GameServer], count: i64, capacity: i64, mode: 
     Fleet { replicas: status.replicas, template, status, mode, ..fleet(0) }
 }
 
-/// Decides about a fleet and its servers.
+/// Decides about a fleet and its servers by a policy that asks nothing.
 pub(super) fn decide(policy: &Policy, fleet: &Fleet, servers: &[GameServer]) -> Decision {
+    decide_with(policy, fleet, servers, &Replies::new())
+}
+
+/// Decides about a fleet and its servers with every reply that the policy needs.
+pub(super) fn decide_with(
+    policy: &Policy,
+    fleet: &Fleet,
+    servers: &[GameServer],
+    replies: &Replies,
+) -> Decision {
     let nodes = Occupancy::of(servers);
-    size(policy, Observation { fleet, servers, nodes: &nodes, rival: None }, NOW)
+    let seen = Observation { fleet, servers, nodes: &nodes, rival: None };
+    match size(policy, seen, replies, NOW) {
+        Sizing::Decided(decision) => decision,
+        Sizing::Ask(id) => panic!("the reply `{id}` is missing"),
+    }
+}
+
+/// The reply of the only one who is asked, outside of a chain.
+pub(super) fn reply(reply: Reply) -> Replies {
+    [("".into(), reply)].into()
 }
 
 /// The size that was decided, and whether it was limited.

@@ -4,12 +4,14 @@
 //! which is which: as many servers may share a port as there are nodes, and the scheduler keeps them apart.
 
 mod assign;
+mod host;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub use assign::{Port, PortPolicy, Protocol, assign, needed};
+pub use host::{HostPorts, PortOwner, PortsError, host_ports};
 
 /// The ports of one named range.
 #[derive(Clone, Debug)]

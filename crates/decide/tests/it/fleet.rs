@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use plimsoll_decide::fleet::{
-    Amount, Buffer, Capacity, Fleet, FleetStatus, Limits, Link, Mode, Observation, Policy, Reply,
-    Scheduling, ServerSet, Size, Template, merge, reconcile, size, status,
+    Amount, Buffer, Capacity, Fleet, FleetStatus, Limits, Link, Mode, Observation, Policy, Replies,
+    Reply, Scheduling, ServerSet, Size, Sizing, Template, merge, reconcile, size, status,
 };
 use plimsoll_decide::gameserver::{
     Counter, First, GameServer, List, Occupancy, Priority, Source, State,
@@ -20,6 +20,8 @@ const NOW: Timestamp = Timestamp::constant(1_772_366_400, 0);
 struct World {
     fleet: Fleet,
     servers: Vec<GameServer>,
+    /// What webhooks and modules reply.
+    replies: Replies,
     made: usize,
 }
 
@@ -33,9 +35,12 @@ impl World {
         let nodes = Occupancy::of(&self.servers);
         let seen =
             Observation { fleet: &self.fleet, servers: &self.servers, nodes: &nodes, rival: None };
-        let decision = size(policy, seen, NOW);
-        assert_eq!(decision, size(policy, seen, NOW), "same input, same answer");
-        decision.outcome.ok()
+        let sizing = size(policy, seen, &self.replies, NOW);
+        assert_eq!(sizing, size(policy, seen, &self.replies, NOW), "same input, same answer");
+        match sizing {
+            Sizing::Decided(decision) => decision.outcome.ok(),
+            Sizing::Ask(id) => panic!("the reply `{id}` is missing"),
+        }
     }
 
     /// Lets the fleet's set do all that its size asks for; servers told to go are gone, new ones are Ready.
@@ -151,7 +156,7 @@ fn world() -> impl Strategy<Value = World> {
             status: FleetStatus::default(),
             mode: Mode::Repaired,
         };
-        World { fleet, servers, made: 0 }
+        World { fleet, servers, replies: Replies::new(), made: 0 }
     })
 }
 
@@ -260,14 +265,16 @@ proptest! {
 
     #[test]
     fn other_policies_rest_at_once(mut world in world(), to in 0..40_i32, buffer in buffer()) {
-        for policy in [
-            Policy::Webhook(Reply::Scale(to)),
-            Policy::Wasm(Reply::Keep),
-            Policy::Chain(vec![
-                Link { id: "a".into(), policy: Policy::Webhook(Reply::None) },
-                Link { id: "b".into(), policy: Policy::Buffer(buffer) },
-            ]),
+        let chain = Policy::Chain(vec![
+            Link { id: "a".into(), policy: Policy::Webhook },
+            Link { id: "b".into(), policy: Policy::Buffer(buffer) },
+        ]);
+        for (policy, id, reply) in [
+            (Policy::Webhook, "", Reply::Scale(to)),
+            (Policy::Wasm, "", Reply::Keep),
+            (chain, "a", Reply::None),
         ] {
+            world.replies = [(id.into(), reply)].into();
             let size = settle(&mut world, &policy).expect("there is an answer");
             prop_assert!(size.to >= 0);
         }

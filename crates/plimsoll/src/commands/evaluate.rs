@@ -5,12 +5,15 @@ mod decision;
 mod fleets;
 mod load;
 mod nodes;
+mod origin;
 mod policies;
 mod world;
 
+use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use control::Unreadable;
 use process::Clock;
 use serde_json::json;
 
@@ -23,22 +26,34 @@ pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
     let now = args.now.unwrap_or_else(|| Clock::system().now());
     let world = match load::files(&args.files, now) {
         Ok(objects) => World::new(objects, now, args.count),
-        Err(problems) => {
-            let mut err = std::io::stderr().lock();
-            for problem in problems {
-                writeln!(err, "{problem}")?;
-            }
-            return Ok(ExitCode::from(2));
-        }
+        Err(faults) => return refuse(faults),
     };
-    let decisions: Vec<Decision> =
-        world.objects.iter().filter_map(|object| decide(object, &world)).collect();
+    let (mut decisions, mut unreadable) = (Vec::new(), Vec::new());
+    for object in &world.objects {
+        match decide(object, &world) {
+            Ok(decision) => decisions.extend(decision),
+            Err(problem) if unreadable.contains(&problem) => {}
+            Err(problem) => unreadable.push(problem),
+        }
+    }
+    if !unreadable.is_empty() {
+        return refuse(unreadable.iter().flat_map(|object| world.faults(object)));
+    }
     print(&decisions, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints what is wrong with the input.
+fn refuse(faults: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<ExitCode> {
+    let mut err = std::io::stderr().lock();
+    for fault in faults {
+        writeln!(err, "{fault}")?;
+    }
+    Ok(ExitCode::from(2))
+}
+
 /// Decides about one object with the others as its world; `None` where there is nothing to decide.
-fn decide(object: &Object, world: &World) -> Option<Decision> {
+fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
     match object.kind.as_str() {
         "AutoScalePolicy" => policies::service(object, world),
         "ScalingPolicy" => policies::scaling(object, world),

@@ -119,6 +119,28 @@ fn a_review_that_is_none_is_refused() {
 }
 
 #[test]
+fn an_autoscaler_that_cannot_be_read_is_refused_with_its_field() {
+    let buffer = json!({"type": "Buffer", "buffer": {"bufferSize": 4, "maxReplicas": 20}});
+    let annotation = "plimsoll.dev/scale-down-stabilization";
+    let mut unreadable = autoscaler("a", buffer.clone());
+    unreadable["metadata"]["annotations"] = json!({annotation: "a while"});
+    let period = json!({"startCron": "0 8 * * *", "timezone": "Mars/Base"});
+    let schedule = json!({"activePeriod": period, "policy": buffer});
+    let mut stored = autoscaler("b", json!({"type": "Schedule", "schedule": schedule}));
+    stored["metadata"]["uid"] = "u".into();
+    for (object, field) in [
+        (unreadable, "metadata.annotations[plimsoll.dev/scale-down-stabilization]"),
+        (stored, "spec.policy.schedule.activePeriod.timezone"),
+    ] {
+        let done = evaluate(&[fleet(3, 1), object], &[]);
+        assert_eq!(done.status.code(), Some(2));
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(said.contains(&format!("objects.json: document 1: items[1].{field}: ")), "{said}");
+        assert!(done.stdout.is_empty());
+    }
+}
+
+#[test]
 fn an_autoscaler_without_any_fleet_is_only_validated() {
     let buffer = json!({"type": "Buffer", "buffer": {"bufferSize": 4, "maxReplicas": 20}});
     let done = evaluate(&[autoscaler("a", buffer)], &["-o", "json"]);

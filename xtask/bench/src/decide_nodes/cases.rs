@@ -11,7 +11,7 @@ use decide::nodes::{
 use jiff::SignedDuration;
 
 use super::measure::{self, Figures};
-use super::objects;
+use super::objects::Objects;
 use super::world::{Dice, MIB, ZONE, group, node, runs, size, spec, spread, term, waits};
 
 /// One case: what is timed, what the peer takes, what we aim at.
@@ -44,7 +44,7 @@ impl fmt::Display for Timed {
 impl Case {
     /// Times reading all Kubernetes objects of the case, in seconds.
     pub(super) fn convert(&self) -> f64 {
-        let objects = objects::of(&(self.make)());
+        let objects = Objects::new(&(self.make)());
         measure::conversion(&objects)
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use api::nodes::Objects;
 use decide::nodes::{Cluster, Settings, Snapshot, Status, Turn};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ffd;
+use super::objects::Objects;
 
 /// What one case took, in seconds, and what came out.
 #[derive(Default, Serialize, Deserialize)]

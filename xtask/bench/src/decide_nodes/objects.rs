@@ -1,26 +1,61 @@
 //! The objects of a cluster as an API server gives them, for turns to start from.
 
-use api::nodes::Objects;
+use api::nodes::{ClusterObjects, Pods};
+use api::plimsoll::NodeGroup;
 use decide::nodes::{
     Cluster, Group, LabelSelector, Labels, Node, Owner, Pod, PodTerm, Resources, Scheduling,
+    Workload,
 };
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1 as core;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Gives a cluster's objects.
-pub(super) fn of(cluster: &Cluster) -> Objects {
-    let mut all = Objects::default();
-    let mut add = |value: Value| all.add(&value).expect("it is an object as Kubernetes has them");
-    cluster.groups.iter().for_each(|g| add(group(g)));
-    cluster.nodes.iter().for_each(|n| add(node(n)));
-    for workload in &cluster.workloads {
-        add(json!({
-            "apiVersion": "apps/v1", "kind": &*workload.kind,
-            "metadata": {"name": &*workload.name, "namespace": &*workload.namespace},
-            "spec": {"replicas": workload.replicas, "selector": {}},
-        }));
+/// The objects of a cluster.
+pub(super) struct Objects {
+    groups: Vec<NodeGroup>,
+    nodes: Vec<core::Node>,
+    replica_sets: Vec<ReplicaSet>,
+    pods: Vec<core::Pod>,
+}
+
+impl Objects {
+    /// Makes the objects that a cluster is read from.
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        Self {
+            groups: cluster.groups.iter().map(|g| decoded(group(g))).collect(),
+            nodes: cluster.nodes.iter().map(|n| decoded(node(n))).collect(),
+            replica_sets: cluster.workloads.iter().map(|w| decoded(replica_set(w))).collect(),
+            pods: cluster.pods.iter().map(|p| decoded(pod(p))).collect(),
+        }
     }
-    cluster.pods.iter().for_each(|p| add(pod(p)));
-    all
+
+    /// Returns what decisions read.
+    pub(super) fn cluster(&self) -> Cluster {
+        let objects = ClusterObjects {
+            groups: self.groups.iter().collect(),
+            nodes: self.nodes.iter().collect(),
+            replica_sets: self.replica_sets.iter().collect(),
+            ..ClusterObjects::default()
+        };
+        let storage = objects.storage();
+        let mut pods = Pods::new(&storage);
+        let pods = self.pods.iter().map(|pod| pods.read(pod)).collect();
+        Cluster { pods, ..objects.cluster() }
+    }
+}
+
+fn decoded<K: DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("it is an object as Kubernetes has them")
+}
+
+fn replica_set(workload: &Workload) -> Value {
+    assert_eq!(&*workload.kind, "ReplicaSet", "no other kind is measured");
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": &*workload.name, "namespace": &*workload.namespace},
+        "spec": {"replicas": workload.replicas, "selector": {}},
+    })
 }
 
 fn amounts(of: &Resources) -> Value {

@@ -2,12 +2,14 @@
 
 use std::sync::LazyLock;
 
+use decide::fleet::Amount;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube_core::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{Fleet, FleetSpec, FleetStatus, RollingUpdate, StrategyType};
+use crate::agones::view::amount;
 use crate::agones::{SDK_VERSION, SDK_VERSION_ANNOTATION, dialect, priority};
 use crate::schema::{Schema, words};
 use crate::{Admission, Kind, Problem, Scope, admit, unset};
@@ -108,15 +110,14 @@ fn problems_of(spec: &FleetSpec) -> Vec<Problem> {
     out
 }
 
-/// Checks one bound of a rolling update. Upstream takes every `%` out before it reads the share, so that `"25"` is 25%.
+/// Checks one bound of a rolling update.
 fn step(bound: Option<&IntOrString>, path: &str) -> Option<Problem> {
-    let message = match bound? {
-        IntOrString::Int(n) if *n >= 1 => return None,
-        IntOrString::Int(n) => format!("expected at least 1, found {n}"),
-        IntOrString::String(text) => match text.replace('%', "").parse::<i64>() {
-            Ok(1..=99) => return None,
-            Ok(_) | Err(_) => format!("expected a share between 1% and 99%, found `{text}`"),
-        },
+    let message = match (bound?, amount(bound?)) {
+        (_, Some(Amount::Count(1..) | Amount::Percent(1..=99))) => return None,
+        (IntOrString::Int(n), _) => format!("expected at least 1, found {n}"),
+        (IntOrString::String(text), _) => {
+            format!("expected a share between 1% and 99%, found `{text}`")
+        }
     };
     Some(Problem::new(path, message))
 }

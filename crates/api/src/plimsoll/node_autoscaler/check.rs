@@ -10,7 +10,7 @@ const EXPANDERS: [&str; 6] =
     ["random", "most-pods", "least-waste", "least-nodes", "price", "priority"];
 
 /// Checks the settings, field by field.
-pub(super) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
+pub(crate) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
     let mut checks = Checks::default();
     expanders(&mut checks, &spec.expanders);
     limits(&mut checks, &spec.limits);

@@ -51,6 +51,22 @@ async fn a_missing_key_is_said_and_leaves_the_fleet_alone() {
 }
 
 #[tokio::test]
+async fn an_autoscaler_that_cannot_be_read_says_so_and_leaves_the_fleet_alone() {
+    let cluster = cluster_with(fleet("f", 3)).await;
+    let annotation = "plimsoll.dev/scale-down-stabilization";
+    let mut unreadable = autoscaler("a", "f", buffer(1, 0, 9));
+    unreadable["metadata"]["annotations"] = json!({annotation: "a while"});
+    make(&cluster, unreadable).await;
+    let message = unable(&cluster, "a", "Unreadable").await;
+    assert!(message.contains(&format!("metadata.annotations[{annotation}]: ")), "{message}");
+    said(&cluster, "a", "FleetAutoscaler", "the autoscaler cannot be read").await;
+    assert_eq!(cluster.fleet("f").await.spec.replicas, 3);
+    let change = json!({"metadata": {"annotations": {annotation: null}}});
+    cluster.patch::<FleetAutoscaler>("a", change).await;
+    wanted(&cluster, "f", 1).await;
+}
+
+#[tokio::test]
 async fn a_webhook_that_fails_is_said_and_asked_again() {
     let cluster = cluster_with(fleet("f", 3)).await;
     let sizer = Webhook::start().await;

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use api::{Problem, decode};
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 
@@ -38,12 +39,14 @@ impl Compact {
         }
     }
 
-    /// Reads the object as its type; `None` where it is not one.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        match self {
-            Self::Text(text) => serde_json::from_str(text).ok(),
-            Self::Tree(value) => T::deserialize(value).ok(),
+    /// Reads the object as its type, or says where it is not one.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Vec<Problem>> {
+        if let Self::Text(text) = self
+            && let Ok(read) = serde_json::from_str(text)
+        {
+            return Ok(read);
         }
+        decode::lenient(&self.value())
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
         ] {
             let kept = Compact::new(value.clone());
             assert_eq!(kept.value().to_string(), value.to_string());
-            assert_eq!(kept.read::<Value>().map(|read| read.to_string()), Some(value.to_string()));
+            assert_eq!(kept.read::<Value>().map(|read| read.to_string()), Ok(value.to_string()));
         }
     }
 

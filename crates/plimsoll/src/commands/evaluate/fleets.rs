@@ -5,8 +5,10 @@ mod autoscaler;
 mod fleet;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::agones;
+use control::{Lister, Unreadable};
 use decide::gameserver::{GameServer, Occupancy};
 
 use super::decision::Decision;
@@ -15,25 +17,22 @@ use super::world::{Object, World};
 /// The game servers of all fleets and namespaces, and how busy they make the nodes.
 pub(crate) struct Servers {
     all: Vec<GameServer>,
-    nodes: Occupancy,
+    nodes: Arc<Occupancy>,
 }
 
 impl Servers {
     /// Reads the game servers of a world. A node counts as known while there is a Node of its name; a world without any
     /// Nodes knows none.
-    fn of(world: &World) -> Self {
-        let all: Vec<_> = world
-            .of("GameServer")
-            .filter_map(Object::read::<agones::GameServer>)
-            .map(|server| server.view())
-            .collect();
+    fn of(world: &World) -> Result<Self, Unreadable> {
+        let servers = Lister::<agones::GameServer>::list(world, None);
+        let all: Vec<_> = servers.map(|server| Ok(server?.view())).collect::<Result<_, _>>()?;
         let mut nodes = Occupancy::of(&all);
         let names: BTreeSet<&str> = world.of("Node").map(|node| node.name.as_str()).collect();
         nodes.keep(|node| names.contains(node));
-        Self { all, nodes }
+        Ok(Self { all, nodes: Arc::new(nodes) })
     }
 
-    /// Gives the game servers that carry a fleet's name.
+    /// Returns the game servers that carry a fleet's name.
     fn of_fleet(&self, namespace: &str, name: &str) -> Vec<GameServer> {
         let is_of = |s: &&GameServer| {
             &*s.namespace == namespace
@@ -44,12 +43,13 @@ impl Servers {
 }
 
 /// Decides about one object of Agones' kinds; `None` where there is nothing to decide.
-pub(crate) fn decide(object: &Object, world: &World) -> Option<Decision> {
-    let servers = || world.servers.get_or_init(|| Servers::of(world));
+pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
+    let servers =
+        || world.servers.get_or_init(|| Servers::of(world)).as_ref().map_err(Clone::clone);
     match object.kind.as_str() {
-        "FleetAutoscaler" => autoscaler::decide(object, world, servers()),
-        "Fleet" => fleet::decide(object, world, servers()),
-        "GameServerAllocation" => allocation::decide(object, world, servers()),
-        _ => None,
+        "FleetAutoscaler" => autoscaler::decide(object, world, servers()?),
+        "Fleet" => fleet::decide(object, world, servers()?),
+        "GameServerAllocation" => allocation::decide(object, world, servers()?),
+        _ => Ok(None),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::fmt;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::autoscaling::FleetAutoscaleReview;
 use api::{Admission, Problem, Scope};
@@ -12,21 +12,9 @@ use apimachinery::offline::Kinds;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::origin::{Fault, Origin};
 use super::world::Object;
-use crate::input::{self, Content, Entry, Place};
-
-/// One thing wrong with the input, and where.
-pub(crate) struct Fault {
-    file: PathBuf,
-    place: Place,
-    problem: Problem,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}{}", self.file.display(), self.place, self.problem)
-    }
-}
+use crate::input::{self, Content, Entry};
 
 /// Reads all files. Either every object is valid, or all problems come back.
 pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Vec<Fault>> {
@@ -34,14 +22,13 @@ pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Ve
     let mut loaded = Loaded { now, kinds, objects: Vec::new(), named: HashMap::new() };
     let mut faults = Vec::new();
     for path in paths {
+        let file: Arc<Path> = path.as_path().into();
         input::read(path, &mut |entry| {
             let Entry { place, item, content } = entry;
+            let origin = Origin { file: Arc::clone(&file), place, item: item.into() };
             let found = content.map_err(|problem| vec![problem]);
-            if let Err(problems) = found.and_then(|content| loaded.add(content)) {
-                let problems =
-                    if item.is_empty() { problems } else { api::prefixed(&item, problems) };
-                let fault = |problem| Fault { file: path.clone(), place, problem };
-                faults.extend(problems.into_iter().map(fault));
+            if let Err(problems) = found.and_then(|content| loaded.add(content, &origin)) {
+                faults.extend(origin.faults(problems));
             }
             ControlFlow::Continue(())
         });
@@ -66,14 +53,14 @@ struct Admitted {
 }
 
 impl Loaded {
-    fn add(&mut self, content: Content) -> Result<(), Vec<Problem>> {
+    fn add(&mut self, content: Content, origin: &Origin) -> Result<(), Vec<Problem>> {
         match content {
             Content::Policy(value) => {
-                self.objects.push(policy(value, self.now)?);
+                self.objects.push(policy(value, self.now, origin.clone())?);
                 Ok(())
             }
             Content::Object(value) => match self.admit(value)? {
-                Some(admitted) => self.keep(admitted).map_err(|problem| vec![problem]),
+                Some(admitted) => self.keep(admitted, origin).map_err(|problem| vec![problem]),
                 None => Ok(()),
             },
         }
@@ -122,13 +109,13 @@ impl Loaded {
     }
 
     /// Keeps an object. The same object twice is one; two that differ cannot both be there.
-    fn keep(&mut self, admitted: Admitted) -> Result<(), Problem> {
+    fn keep(&mut self, admitted: Admitted, origin: &Origin) -> Result<(), Problem> {
         let Admitted { kind, scope, value } = admitted;
         let api_version = value["apiVersion"].as_str().unwrap_or_default();
         let group = api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
         let is_stored = !api_version.is_empty()
             && api::find(Some(api_version), &kind).is_none_or(|k| k.crd.is_some());
-        let object = Object::new(kind, scope, value);
+        let object = Object::new(kind, scope, value, origin.clone());
         if object.name.is_empty() || !is_stored {
             self.objects.push(object);
             return Ok(());
@@ -194,12 +181,12 @@ fn merged(
 }
 
 /// Admits a policy of a Nomad file. One that is not enabled is not checked, as there.
-fn policy(mut value: Value, now: Timestamp) -> Result<Object, Vec<Problem>> {
+fn policy(mut value: Value, now: Timestamp, origin: Origin) -> Result<Object, Vec<Problem>> {
     let kind = "ScalingPolicy";
     if value["spec"]["enabled"] == Value::Bool(true)
         && let Some(known) = api::find(None, kind)
     {
         (known.admit)(&mut value, &Admission { old: None, now })?;
     }
-    Ok(Object::new(kind.to_owned(), Scope::Namespaced, value))
+    Ok(Object::new(kind.to_owned(), Scope::Namespaced, value, origin))
 }

@@ -1,10 +1,10 @@
 //! What a NodeAutoscaler would do with the nodes, pods and groups in the files.
 
-mod cluster;
-
 use std::fmt;
 
 use api::plimsoll::NodeAutoscaler;
+use control::Unreadable;
+use control::nodes::observe::observe;
 use decide::Reason;
 use decide::nodes::{Keep, Removal, Resize, ScaleDown, ScaleUp, Turn, Unschedulable};
 use serde_json::{Value, json};
@@ -12,21 +12,19 @@ use serde_json::{Value, json};
 use super::decision::Decision;
 use super::world::{Object, World};
 
-/// Decides about one autoscaler. Admission has seen to it that everything can be read.
-pub(crate) fn decide(object: &Object, world: &World) -> Option<Decision> {
+/// Decides about one autoscaler.
+pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
     let autoscaler: NodeAutoscaler = object.read()?;
-    let cluster = cluster::read(world)?;
-    let settings = api::nodes::settings(&autoscaler.spec);
-    let status = api::nodes::status(autoscaler.status.as_ref());
-    let mut turn = Turn::new(&cluster, &settings, world.now);
+    let seen = observe(&autoscaler, world)?;
+    let mut turn = Turn::new(&seen.cluster, &seen.settings, world.now);
     let added = turn.scale_up();
-    let removed = turn.scale_down(&status, &added);
+    let removed = turn.scale_down(&seen.status, &added);
     let decision = additions(Decision::about(object), &added, &turn);
     let decision = removals(decision, &removed, &turn);
     if turn.is_healthy {
-        return Some(decision.because::<Halt>(&[]));
+        return Ok(Some(decision.because::<Halt>(&[])));
     }
-    Some(decision.with("halted", Halt.code()).because(&[Halt]))
+    Ok(Some(decision.with("halted", Halt.code()).because(&[Halt])))
 }
 
 /// Why nothing at all is planned.

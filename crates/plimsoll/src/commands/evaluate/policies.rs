@@ -1,68 +1,44 @@
 //! What would be decided about ScalingPolicies and AutoScalePolicies?
 
-mod series;
 mod services;
-mod target;
 
 use std::fmt;
 
 use api::plimsoll::ScalingPolicy;
 use api::plimsoll::scaling_policy::ScalingPolicySpec;
+use control::Unreadable;
+use control::metrics::Recorded;
+use control::scaling_policy::observe::{Answers, observe};
+use control::scaling_policy::target;
 use decide::Reason;
-use decide::checks::{self, Direction, LastAction, Outcome, Past, Policy, Seen, Vote, Voter, Why};
+use decide::checks::{self, Direction, Outcome, Vote, Voter, Why};
 use serde_json::{Map, Value, json};
 
 use super::decision::Decision;
 use super::world::{Object, World};
-use series::Found;
 pub(super) use services::{ServicePolicy, service};
 
-/// Decides about a ScalingPolicy; `None`, with a word on standard error, where the size of its target is not known.
-pub(super) fn scaling(object: &Object, world: &World) -> Option<Decision> {
+/// Decides about a ScalingPolicy; `None`, with a note on standard error, where the size of its target is not known.
+pub(super) fn scaling(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
     // A disabled block of a Nomad file is not even checked, so this is asked before anything is read.
     if object.value()["spec"]["enabled"] == json!(false) {
-        return Some(Decision::about(object).with("disabled", true).line("not enabled"));
+        return Ok(Some(Decision::about(object).with("disabled", true).line("not enabled")));
     }
     let policy: ScalingPolicy = object.read()?;
     for warning in policy.spec.warnings() {
         eprintln!("{object}: warning: {warning}");
     }
-    let read = policy.spec.decidable().ok()?;
     let namespace = object.namespace.as_deref().unwrap_or("default");
-    let Some(count) = target::size(&policy.spec.target, namespace, world) else {
+    let size = target::size(&policy.spec.target, namespace, world)?;
+    let Some(count) = size.or(world.count.map(i64::from)) else {
         eprintln!("{object}: only validated, since neither its target nor --count is given");
-        return None;
+        return Ok(None);
     };
-    let decided = decide(&policy, &read, count, namespace, world);
+    let recorded = Recorded { world, namespace, now: world.now };
+    let answers = Answers::recorded(&policy.spec, &recorded)?;
+    let decided = observe(&policy, count, answers)?.decide(world.now);
     let target = target::reference(&policy.spec.target, namespace);
-    Some(describe(object, &policy, &decided, target))
-}
-
-fn decide(
-    policy: &ScalingPolicy,
-    read: &Policy,
-    count: i64,
-    namespace: &str,
-    world: &World,
-) -> checks::Decision {
-    let spec = &policy.spec;
-    let answers: Vec<Found> =
-        spec.checks.iter().map(|check| series::of_check(check, namespace, world)).collect();
-    let measured: Vec<Found> =
-        spec.rules.iter().map(|rule| series::of_rule(rule, spec, namespace, world)).collect();
-    let readings: Vec<_> = answers.iter().map(Found::reading).collect();
-    let rule_readings: Vec<_> = measured.iter().map(Found::reading).collect();
-    let status = policy.status.clone().unwrap_or_default();
-    let history: Vec<Past> = status.history.iter().map(Past::from).collect();
-    let seen = Seen {
-        count,
-        checks: &readings,
-        rules: &rule_readings,
-        last_action: status.last_action.as_ref().map(LastAction::from),
-        original_count: status.original_count,
-        history: &history,
-    };
-    checks::decide(read, &seen, world.now)
+    Ok(Some(describe(object, &policy, &decided, target)))
 }
 
 fn describe(

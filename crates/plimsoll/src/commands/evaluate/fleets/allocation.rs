@@ -2,6 +2,7 @@
 
 use api::agones::GameServer;
 use api::allocation::GameServerAllocation;
+use control::Unreadable;
 use decide::Reason;
 use decide::allocation::{self, Allocation};
 use serde_json::{Value, json};
@@ -12,12 +13,16 @@ use crate::commands::evaluate::world::{Object, World};
 
 /// Decides which game server an allocation gets, and what becomes of it. Where upstream leaves it to chance, the same
 /// files give the same answer.
-pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
+pub(super) fn decide(
+    object: &Object,
+    world: &World,
+    servers: &Servers,
+) -> Result<Option<Decision>, Unreadable> {
     let request = object.read::<GameServerAllocation>()?.view(0);
     let decision = Decision::about(object);
     let Some(found) = allocation::allocate(&request, &servers.all, &servers.nodes, world.now)
     else {
-        return Some(
+        return Ok(Some(
             decision
                 .line("UnAllocated: no game server will do")
                 .with("state", "UnAllocated")
@@ -25,12 +30,13 @@ pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Optio
                 .with("warnings", json!([]))
                 .with("reasons", json!([]))
                 .with("votes", json!([])),
-        );
+        ));
     };
-    let taken = world.get("GameServer", &found.server.namespace, &found.server.name)?;
+    let taken = world.find("GameServer", &found.server.namespace, &found.server.name);
+    let Some(taken) = taken else { return Ok(None) };
     let mut server: GameServer = taken.read()?;
     server.take_over(&found.server);
-    Some(describe(decision, taken, &server, &found))
+    Ok(Some(describe(decision, taken, &server, &found)))
 }
 
 fn describe(

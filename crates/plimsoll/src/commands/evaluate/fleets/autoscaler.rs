@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use api::agones::Fleet;
 use api::autoscaling::{FleetAutoscaleReview, FleetAutoscaler};
+use control::fleet_autoscaler::observe::{self, Observation};
+use control::{Lister, Unreadable};
 use decide::Reason;
-use decide::fleet::{self, Autoscaler, Observation, Reply};
+use decide::fleet::{self, Autoscaler, Replies, Reply, Sizing};
 use serde_json::json;
 
 use super::Servers;
@@ -13,23 +15,33 @@ use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
 /// Decides the size of an autoscaler's fleet.
-pub(super) fn decide(object: &Object, world: &World, servers: &Servers) -> Option<Decision> {
+pub(super) fn decide(
+    object: &Object,
+    world: &World,
+    servers: &Servers,
+) -> Result<Option<Decision>, Unreadable> {
     let autoscaler: FleetAutoscaler = object.read()?;
+    let wanted = observe::wanted(&autoscaler).map_err(|problems| object.unreadable(problems))?;
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let name = &autoscaler.spec.fleet_name;
-    let Some(target) = world.get("Fleet", namespace, name) else {
-        return missing(object, world, &format!("Fleet {namespace}/{name}"));
+    let Some(target) = world.find("Fleet", namespace, name) else {
+        return Ok(missing(object, world, &format!("Fleet {namespace}/{name}")));
     };
-    let fleet = target.read::<Fleet>()?.view();
-    let owner = owner(world, namespace, name);
-    let policy = autoscaler.spec.policy.view(&reply(world, object, &fleet))?;
     let seen = Observation {
-        fleet: &fleet,
-        servers: &servers.of_fleet(namespace, name),
-        nodes: &servers.nodes,
-        rival: owner.as_ref().filter(|owner| ***owner != *object.name),
+        fleet: target.read::<Fleet>()?.view(),
+        servers: servers.of_fleet(namespace, name),
+        nodes: Arc::clone(&servers.nodes),
+        rival: observe::rival(&object.name, &autoscalers(world, namespace, name)?),
     };
-    Some(describe(object, target, fleet::size(&policy, seen, world.now)))
+    let reply = reply(world, object, &seen.fleet)?;
+    let mut replies = Replies::new();
+    let decision = loop {
+        match seen.size(&wanted.policy, &replies, world.now) {
+            Sizing::Decided(decision) => break decision,
+            Sizing::Ask(id) => drop(replies.insert(id, reply.clone())),
+        }
+    };
+    Ok(Some(describe(object, target, decision)))
 }
 
 /// Answers where the fleet is missing: among other fleets that is what a cluster would say too; without any fleet the files
@@ -46,21 +58,19 @@ fn missing(object: &Object, world: &World, fleet: &str) -> Option<Decision> {
     Some(decision.with("reasons", json!([])).with("votes", json!([])))
 }
 
-/// Finds the autoscaler that moves a fleet, among all that name it.
-fn owner(world: &World, namespace: &str, fleet: &str) -> Option<Arc<str>> {
-    let all: Vec<Autoscaler> = world
-        .of("FleetAutoscaler")
-        .filter(|o| o.namespace.as_deref() == Some(namespace))
-        .filter_map(Object::read::<FleetAutoscaler>)
-        .filter(|a| a.spec.fleet_name == fleet)
-        .map(|a| a.view())
-        .collect();
-    Autoscaler::owner(&all).map(|owner| Arc::clone(&owner.name))
+/// Lists the autoscalers that name a fleet.
+fn autoscalers(world: &World, namespace: &str, fleet: &str) -> Result<Vec<Autoscaler>, Unreadable> {
+    let mut found = Vec::new();
+    for autoscaler in Lister::<FleetAutoscaler>::list(world, Some(namespace)) {
+        let autoscaler = autoscaler?;
+        found.extend((autoscaler.spec.fleet_name == fleet).then(|| autoscaler.view()));
+    }
+    Ok(found)
 }
 
 /// Finds what a webhook or a WebAssembly module answered: the review that names the autoscaler or its fleet, or that names
 /// none.
-fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Reply {
+fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Result<Reply, Unreadable> {
     let about = |review: &&(&Object, FleetAutoscaleReview)| {
         let (object, review) = review;
         let request = review.request.clone().unwrap_or_default();
@@ -72,13 +82,14 @@ fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Reply {
     let is_named = |(object, review): &(&Object, FleetAutoscaleReview)| {
         !object.name.is_empty() || review.request.as_ref().is_some_and(|r| !r.name.is_empty())
     };
-    let all: Vec<_> = world
-        .of("FleetAutoscaleReview")
-        .filter_map(|object| Some((object, FleetAutoscaleReview::read(&object.value()).ok()?)))
-        .collect();
+    let read = |object| {
+        let review = FleetAutoscaleReview::read(&Object::value(object));
+        Ok((object, review.map_err(|problems| object.unreadable(problems))?))
+    };
+    let all: Vec<_> = world.of("FleetAutoscaleReview").map(read).collect::<Result<_, _>>()?;
     let mut found: Vec<_> = all.iter().filter(about).collect();
     found.sort_by_key(|review| !is_named(review));
-    found.first().map_or(Reply::None, |(_, review)| review.reply())
+    Ok(found.first().map_or(Reply::None, |(_, review)| review.reply()))
 }
 
 fn describe(subject: &Object, target: &Object, decided: fleet::Decision) -> Decision {

@@ -1,43 +1,48 @@
 //! What would be decided about an AutoScalePolicy, among all policies of its service?
 
-use api::plimsoll::auto_scale_policy::AutoScalePolicySpec;
-use decide::rules::service::{self, Verdict};
+use api::plimsoll::AutoScalePolicy;
+use control::Unreadable;
+use control::autoscale_policy::observe::observe;
+use control::metrics::Recorded;
+use decide::rules::service::Verdict;
 use serde_json::json;
 
 use super::super::decision::Decision;
 use super::super::world::{Object, World};
-use super::series::{self, Found};
 
 /// An AutoScalePolicy, read once for all that it is judged with.
 pub(in super::super) struct ServicePolicy {
     /// Where it is among the objects.
     index: usize,
-    spec: AutoScalePolicySpec,
+    policy: AutoScalePolicy,
 }
 
 impl ServicePolicy {
-    fn all(world: &World) -> Vec<Self> {
+    fn all(world: &World) -> Result<Vec<Self>, Unreadable> {
         let policies =
             world.objects.iter().enumerate().filter(|(_, o)| o.kind == "AutoScalePolicy");
-        policies.filter_map(|(index, o)| Some(Self { index, spec: o.spec()? })).collect()
+        policies.map(|(index, o)| Ok(Self { index, policy: o.read()? })).collect()
     }
 }
 
-/// Decides about an AutoScalePolicy; `None`, with a word on standard error, where the service's size is not known.
-pub(in super::super) fn service(object: &Object, world: &World) -> Option<Decision> {
-    let spec: AutoScalePolicySpec = object.spec()?;
+/// Decides about an AutoScalePolicy; `None`, with a note on standard error, where the service's size is not known.
+pub(in super::super) fn service(
+    object: &Object,
+    world: &World,
+) -> Result<Option<Decision>, Unreadable> {
+    let policy: AutoScalePolicy = object.read()?;
     let Some(count) = world.count.map(i64::from) else {
         eprintln!("{object}: only validated, since --count is not given");
-        return None;
+        return Ok(None);
     };
-    let verdict = judge(object, &spec, count, world)?;
+    let Some(verdict) = judge(object, &policy, count, world)? else { return Ok(None) };
     let headline = if verdict.fires {
         format!("fires: {count} -> {}", verdict.to)
     } else {
         format!("does not fire: stays at {count}")
     };
     let mut decision = Decision::about(object)
-        .with("target", json!({"kind": "Service", "name": spec.service_id}))
+        .with("target", json!({"kind": "Service", "name": policy.spec.service_id}))
         .with("from", count)
         .with("to", verdict.to)
         .with("fires", verdict.fires)
@@ -48,31 +53,28 @@ pub(in super::super) fn service(object: &Object, world: &World) -> Option<Decisi
     if let Some(until) = verdict.quiet_until {
         decision = decision.with("quietUntil", until.to_string());
     }
-    Some(decision)
+    Ok(Some(decision))
 }
 
-/// Judges all policies of the service together, and gives the verdict on this one.
+/// Judges all policies of the service together, and returns the verdict on this one.
 fn judge(
     object: &Object,
-    spec: &AutoScalePolicySpec,
+    policy: &AutoScalePolicy,
     count: i64,
     world: &World,
-) -> Option<Verdict> {
+) -> Result<Option<Verdict>, Unreadable> {
     let namespace = object.namespace.as_deref().unwrap_or("default");
     let is_neighbour = |other: &&ServicePolicy| {
         world.objects[other.index].namespace == object.namespace
-            && other.spec.service_id == spec.service_id
+            && other.policy.spec.service_id == policy.spec.service_id
     };
     let all = world.service_policies.get_or_init(|| ServicePolicy::all(world));
+    let all = all.as_ref().map_err(Clone::clone)?;
     let neighbours: Vec<&ServicePolicy> = all.iter().filter(is_neighbour).collect();
     let is_this = |other: &&ServicePolicy| std::ptr::eq(&world.objects[other.index], object);
-    let here = neighbours.iter().position(is_this)?;
-    let specs = neighbours.iter().map(|other| &other.spec);
-    let found: Vec<Found> = specs.clone().map(|s| series::of_policy(s, namespace, world)).collect();
-    let policies: Vec<_> = specs
-        .zip(&found)
-        .filter_map(|(spec, found)| Some((spec.decidable().ok()?, found.reading())))
-        .collect();
-    let mut verdicts = service::judge(&policies, count, world.now);
-    (here < verdicts.len()).then(|| verdicts.swap_remove(here))
+    let Some(here) = neighbours.iter().position(is_this) else { return Ok(None) };
+    let policies: Vec<&AutoScalePolicy> = neighbours.iter().map(|other| &other.policy).collect();
+    let recorded = Recorded { world, namespace, now: world.now };
+    let mut verdicts = observe(&policies, count, &recorded)?.decide(world.now);
+    Ok((here < verdicts.len()).then(|| verdicts.swap_remove(here)))
 }

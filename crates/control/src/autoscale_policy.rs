@@ -1,0 +1,3 @@
+//! AutoScalePolicies: the size of a service, by thresholds.
+
+pub mod observe;

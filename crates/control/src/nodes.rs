@@ -1,0 +1,3 @@
+//! Node autoscalers: which node groups grow, and which nodes are removed.
+
+pub mod observe;

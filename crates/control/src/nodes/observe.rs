@@ -1,0 +1,139 @@
+//! Observes a cluster for the decision about its nodes.
+//!
+//! Pods are by far the most, and as the API's types they take several times their text. So each is read and dropped again, once
+//! it is known what a decision needs of it.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use api::nodes::{ClusterObjects, Volumes};
+use api::plimsoll::{NodeAutoscaler, NodeGroup};
+use decide::nodes::{Cluster, Pod, PodSpec, Settings, Status};
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{
+    self as core, Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+
+use crate::lister::{Lister, Unreadable};
+
+/// Everything that a decision about nodes depends on.
+pub struct Observation {
+    /// The nodes, the pods, and what else matters to them.
+    pub cluster: Cluster,
+    /// What the autoscaler's spec asks for.
+    pub settings: Settings,
+    /// What earlier decisions left behind.
+    pub status: Status,
+}
+
+/// The kinds of objects that a decision about nodes depends on.
+pub trait NodeListers:
+    Lister<Node>
+    + Lister<core::Pod>
+    + Lister<NodeGroup>
+    + Lister<Namespace>
+    + Lister<PodDisruptionBudget>
+    + Lister<DaemonSet>
+    + Lister<ReplicaSet>
+    + Lister<StatefulSet>
+    + Lister<Job>
+    + Lister<ReplicationController>
+    + Lister<PersistentVolumeClaim>
+    + Lister<PersistentVolume>
+    + Lister<StorageClass>
+    + Lister<CSINode>
+{
+}
+
+impl<W> NodeListers for W where
+    W: Lister<Node>
+        + Lister<core::Pod>
+        + Lister<NodeGroup>
+        + Lister<Namespace>
+        + Lister<PodDisruptionBudget>
+        + Lister<DaemonSet>
+        + Lister<ReplicaSet>
+        + Lister<StatefulSet>
+        + Lister<Job>
+        + Lister<ReplicationController>
+        + Lister<PersistentVolumeClaim>
+        + Lister<PersistentVolume>
+        + Lister<StorageClass>
+        + Lister<CSINode>
+{
+}
+
+/// Observes the cluster of an autoscaler.
+pub fn observe(
+    autoscaler: &NodeAutoscaler,
+    world: &impl NodeListers,
+) -> Result<Observation, Unreadable> {
+    let settings = api::nodes::settings(&autoscaler.spec);
+    Ok(Observation {
+        settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
+        status: api::nodes::status(autoscaler.status.as_ref()),
+        cluster: cluster(world)?,
+    })
+}
+
+/// Reads the nodes, the pods and what else matters to them.
+fn cluster<W: NodeListers>(world: &W) -> Result<Cluster, Unreadable> {
+    let nodes = all::<Node, W>(world)?;
+    let groups = all::<NodeGroup, W>(world)?;
+    let namespaces = all::<Namespace, W>(world)?;
+    let budgets = all::<PodDisruptionBudget, W>(world)?;
+    let daemon_sets = all::<DaemonSet, W>(world)?;
+    let replica_sets = all::<ReplicaSet, W>(world)?;
+    let stateful_sets = all::<StatefulSet, W>(world)?;
+    let jobs = all::<Job, W>(world)?;
+    let replication_controllers = all::<ReplicationController, W>(world)?;
+    let claims = all::<PersistentVolumeClaim, W>(world)?;
+    let volumes = all::<PersistentVolume, W>(world)?;
+    let classes = all::<StorageClass, W>(world)?;
+    let csi_nodes = all::<CSINode, W>(world)?;
+    let objects = ClusterObjects {
+        nodes: borrowed(&nodes),
+        groups: borrowed(&groups),
+        namespaces: borrowed(&namespaces),
+        budgets: borrowed(&budgets),
+        daemon_sets: borrowed(&daemon_sets),
+        replica_sets: borrowed(&replica_sets),
+        stateful_sets: borrowed(&stateful_sets),
+        jobs: borrowed(&jobs),
+        replication_controllers: borrowed(&replication_controllers),
+        claims: borrowed(&claims),
+        volumes: borrowed(&volumes),
+        classes: borrowed(&classes),
+        csi_nodes: borrowed(&csi_nodes),
+    };
+    let pods = pods(world, &objects.storage())?;
+    Ok(Cluster { pods, ..objects.cluster() })
+}
+
+fn all<K, W: Lister<K>>(world: &W) -> Result<Vec<W::Item>, Unreadable> {
+    world.list(None).collect()
+}
+
+fn borrowed<K, I: Borrow<K>>(items: &[I]) -> Vec<&K> {
+    items.iter().map(Borrow::borrow).collect()
+}
+
+/// Reads the pods one at a time, and returns them in the order of their names. Those that ask for the same share it.
+fn pods(world: &impl Lister<core::Pod>, storage: &Volumes<'_>) -> Result<Vec<Pod>, Unreadable> {
+    let mut specs: HashSet<Arc<PodSpec>> = HashSet::new();
+    let mut pods = Vec::new();
+    for object in world.list(None) {
+        let mut pod = api::nodes::pod(object?.borrow(), storage);
+        match specs.get(&pod.spec) {
+            Some(same) => pod.spec = Arc::clone(same),
+            None => drop(specs.insert(Arc::clone(&pod.spec))),
+        }
+        pods.push(pod);
+    }
+    pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
+    Ok(pods)
+}
