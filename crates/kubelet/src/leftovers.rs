@@ -113,7 +113,13 @@ mod tests {
     impl Marked {
         fn start(mark: &str) -> Self {
             let mut command = Command::new("sleep");
-            Self(command.arg("100").env(VARIABLE, mark).spawn().unwrap())
+            let child = command.arg("100").env(VARIABLE, mark).spawn().unwrap();
+            // `spawn` returns while the kernel is still setting up the new program, whose environment is empty until then.
+            let environment = Path::new("/proc").join(child.id().to_string()).join("environ");
+            while fs::read(&environment).unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            Self(child)
         }
 
         fn runs(&mut self) -> bool {

@@ -82,6 +82,10 @@ async fn a_patch_does_what_its_dry_run_said() {
     }))
     .unwrap();
     servers.create(&PostParams::default(), &server).await.unwrap();
+    // An owner that exists: the garbage collector must not delete the object between a dry run and the patch.
+    let maps: Api<ConfigMap> = Api::namespaced(engine.client(), "default");
+    let owner = maps.create(&PostParams::default(), &config_map("owner", "1")).await.unwrap();
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid});
     let patches = [
         json!({"status": {"state": "Ready", "address": "10.0.0.1"}}),
         json!({"metadata": {"labels": {"x": null, "y": "2"}, "annotations": {"a/b": "c"}}}),
@@ -95,7 +99,7 @@ async fn a_patch_does_what_its_dry_run_said() {
         json!({"status": {"address": null, "nodeName": "n", "players": {"count": 1}}}),
         json!({"metadata": {"labels": null, "finalizers": ["example.dev/keep", "example.dev/too"]}}),
         json!({"metadata": {"labels": {"bad label": "\"x\""}, "annotations": {"a/b": 1}}}),
-        json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}}),
+        json!({"metadata": {"ownerReferences": [owner]}}),
         json!({"metadata": {"ownerReferences": [{"kind": "Pod"}], "unknown": 1}}),
         json!({"metadata": {"annotations": {"a/b": "\u{1f600}\"\\"}}, "spec": {"health": {"periodSeconds": 9}}}),
         json!({"spec": {"template": {"spec": {"containers": null}}}}),
