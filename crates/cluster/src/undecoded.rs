@@ -6,11 +6,12 @@
 //! need not be decoded at all.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -56,12 +57,7 @@ impl<K: Resource<DynamicType = ()>> Undecoded<K> {
     }
 }
 
-/// The identity of an object. All else is skipped without being decoded, however deep it is.
-#[derive(Deserialize)]
-struct Identified {
-    metadata: Identity,
-}
-
+/// The identity of an object. The other fields of its metadata are skipped without being decoded, however deep they are.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Identity {
@@ -71,11 +67,44 @@ struct Identity {
     resource_version: Option<String>,
 }
 
+/// Reads the identity of an object up to the end of its `metadata`, which comes before its `spec` and `status`.
+struct IdentityReader<'a>(&'a mut Option<Identity>);
+
+impl<'de> Visitor<'de> for IdentityReader<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "metadata" {
+                *self.0 = Some(map.next_value()?);
+                return Ok(());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Err(A::Error::missing_field("metadata"))
+    }
+}
+
+fn read_identity(text: &str) -> serde_json::Result<Identity> {
+    let mut identity = None;
+    // Once the identity is read, the only error is that the object goes on.
+    let read =
+        serde_json::Deserializer::from_str(text).deserialize_map(IdentityReader(&mut identity));
+    match identity {
+        Some(identity) => Ok(identity),
+        None => Err(read.err().unwrap_or_else(|| serde_json::Error::missing_field("metadata"))),
+    }
+}
+
 impl<'de, K> Deserialize<'de> for Undecoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&'de RawValue>::deserialize(deserializer)?.get();
-        let Identified { metadata } = serde_json::from_str(text).map_err(D::Error::custom)?;
-        let Identity { name, namespace, uid, resource_version } = metadata;
+        let identity = read_identity(text).map_err(D::Error::custom)?;
+        let Identity { name, namespace, uid, resource_version } = identity;
         let metadata =
             ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
         Ok(Self { metadata, text: text.into(), kind: PhantomData })
