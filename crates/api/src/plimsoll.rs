@@ -94,7 +94,7 @@ impl Checks {
 
     /// A quantity must read as one, and not be negative.
     pub(crate) fn quantity(&mut self, path: &str, quantity: &Quantity) {
-        match crate::quantity::Quantity::parse(&quantity.0) {
+        match crate::quantity::Quantity::parse_with_hint(&quantity.0) {
             Ok(amount) => self.require(!amount.is_negative(), path, "must not be negative"),
             Err(message) => self.require(false, path, message),
         }

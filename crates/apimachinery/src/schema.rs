@@ -7,7 +7,6 @@
 mod data;
 pub use data::descriptions;
 pub mod decode;
-pub mod quantity;
 mod structural;
 pub mod times;
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::WebhookConfig;
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url};
 
 use crate::trust::{TrustError, TrustStore};
 
@@ -120,19 +120,23 @@ impl Callers {
 }
 
 fn client(bundle: Option<&[u8]>, url: &Url) -> Result<Client, CallError> {
-    // Whoever was first has chosen; all choices will do.
+    let client = client_builder(bundle, url)?.build();
+    client.map_err(if bundle.is_some() { CallError::Tls } else { CallError::SystemRoots })
+}
+
+/// Sets up a client that trusts the certificates of `bundle`, or those of the system.
+pub(crate) fn client_builder(bundle: Option<&[u8]>, url: &Url) -> Result<ClientBuilder, CallError> {
+    // It fails if a provider is installed already, and any provider will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder().user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")));
     match bundle {
         Some(pem) => {
             let trust = TrustStore::from_pem(pem).map_err(CallError::Roots)?;
             let tls = trust.client_config().map_err(CallError::Roots)?;
-            builder.tls_backend_preconfigured(tls).build().map_err(CallError::Tls)
+            Ok(builder.tls_backend_preconfigured(tls))
         }
-        None if url.scheme() == "http" => {
-            builder.tls_certs_only([]).build().map_err(CallError::SystemRoots)
-        }
-        None => builder.build().map_err(CallError::SystemRoots),
+        None if url.scheme() == "http" => Ok(builder.tls_certs_only([])),
+        None => Ok(builder),
     }
 }
 
@@ -152,13 +156,19 @@ pub(crate) fn url(config: &WebhookConfig) -> Result<Url, CallError> {
         }
         (None, None) => String::new(),
     };
-    match Url::parse(&text) {
+    parse_url(&text)
+}
+
+/// Reads an address that can be called.
+pub(crate) fn parse_url(text: &str) -> Result<Url, CallError> {
+    match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
-        Ok(_) | Err(_) => Err(CallError::Address { url: text }),
+        Ok(_) | Err(_) => Err(CallError::Address { url: text.to_owned() }),
     }
 }
 
-fn failed(url: &Url, source: reqwest::Error) -> CallError {
+/// Names the cause of a call without an answer.
+pub(crate) fn failed(url: &Url, source: reqwest::Error) -> CallError {
     if source.is_timeout() {
         return CallError::Slow { url: url.clone() };
     }
@@ -171,7 +181,12 @@ fn failed(url: &Url, source: reqwest::Error) -> CallError {
     CallError::Unreachable { url: url.clone(), hint, source: source.without_url() }
 }
 
-async fn read(mut answer: Response, url: Url, limit: usize) -> Result<Vec<u8>, CallError> {
+/// Reads an answer of at most `limit` bytes.
+pub(crate) async fn read(
+    mut answer: Response,
+    url: Url,
+    limit: usize,
+) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     loop {
         match answer.chunk().await {

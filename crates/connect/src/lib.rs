@@ -1,4 +1,5 @@
-//! The outside world, one file each: the webhooks and Wasm modules that autoscalers ask.
+//! Outside systems, one file each: metric sources, scaling targets, node group providers, and the webhooks and Wasm
+//! modules that autoscalers ask.
 //!
 //! ```no_run
 //! # async fn example(policy: &api::autoscaling::Policy) {
@@ -9,6 +10,11 @@
 
 mod ask;
 mod call;
+mod endpoint;
+pub mod providers;
+mod registry;
+pub mod sources;
+pub mod targets;
 pub mod trust;
 #[cfg(feature = "wasm")]
 mod wasm;
@@ -16,5 +22,6 @@ mod webhook;
 
 pub use ask::Ask;
 pub use call::CallError;
+pub use registry::{Context, OpenError};
 #[cfg(feature = "wasm")]
 pub use wasm::WasmError;

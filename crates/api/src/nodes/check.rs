@@ -64,7 +64,7 @@ fn resources(
 
 fn quantities(path: &str, all: Option<&BTreeMap<String, Quantity>>, problems: &mut Vec<Problem>) {
     for (name, quantity) in all.into_iter().flatten() {
-        let problem = match crate::quantity::Quantity::parse(&quantity.0) {
+        let problem = match crate::quantity::Quantity::parse_with_hint(&quantity.0) {
             Ok(amount) if !amount.is_negative() => continue,
             Ok(_) => "must not be negative".to_owned(),
             Err(message) => message,

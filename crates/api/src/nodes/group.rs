@@ -180,7 +180,7 @@ impl Said {
     }
 
     fn resource(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let amount = crate::quantity::Quantity::parse(value)?;
+        let amount = crate::quantity::Quantity::parse_with_hint(value)?;
         if amount.is_negative() {
             return Err("must not be negative".to_owned());
         }

@@ -299,7 +299,7 @@ impl Place<'_, '_> {
     fn wrong_kind(&self, found: &str) {
         match self.shape.map(Shape::what) {
             Some(What::Quantity) => {
-                self.state.refuse(|| super::quantity::Error::Format.to_string());
+                self.state.refuse(|| api::quantity::QuantityError::Format.to_string());
             }
             Some(What::IntOrString) => self.wrong_type(found, "int32"),
             Some(_) | None => self.wrong_type(found, &self.go_type()),

@@ -1,15 +1,20 @@
-//! Webhooks and modules as an autoscaler meets them: over real sockets, on loopback.
+//! Outside systems as autoscalers meet them: over real sockets on loopback, and on an embedded engine.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod providers;
 mod server;
+mod sources;
+mod targets;
 mod wasm;
 mod webhook;
 
 use api::agones::FleetStatus;
 use api::autoscaling::{FleetAutoscaleRequest, Policy};
 use decide::fleet::Reply;
-use plimsoll_connect::Ask;
+use engine::Engine;
+use plimsoll_connect::{Ask, Context};
+use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
 
 fn request() -> FleetAutoscaleRequest {
@@ -42,4 +47,14 @@ async fn failure(ask: &Ask, policy: &Policy) -> String {
             panic!("expected a failure, found {other:?}")
         }
     }
+}
+
+/// Opens an engine that follows tokio's time, and returns it with the context of what connects to it.
+async fn engine() -> (Engine, Context) {
+    let clock = Clock::virtual_at(jiff::Timestamp::now());
+    let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
+    let engine = Engine::open(settings).await.unwrap();
+    let (random, supervisor) = (Random::seeded(1), Supervisor::new());
+    let context = Context { client: engine.client(), clock, random, supervisor };
+    (engine, context)
 }

@@ -127,7 +127,7 @@ fn amounts<'a>(container: &'a Value, kind: &str, path: &str) -> (Amounts<'a>, Ve
     for (name, value) in container["resources"][kind].as_object().into_iter().flatten() {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let at = || format!("{path}.{kind}[{name}]");
-        match Quantity::parse(&text) {
+        match Quantity::parse_with_hint(&text) {
             Ok(quantity) => {
                 if quantity.is_negative() {
                     faults.push(Problem::new(at(), format!("expected at least 0, found {text}")));

@@ -49,7 +49,7 @@ fn whole(
     metric: ServiceMetric,
     relative_to: RelativeTo,
 ) -> Result<Option<f64>, String> {
-    let amount = |text: &str| Quantity::parse(text).map(Quantity::as_f64);
+    let amount = |text: &str| Quantity::parse_with_hint(text).map(Quantity::as_f64);
     let name = &spec.container;
     let missing = |what: &str| format!("container `{name}` has no {what}");
     match (metric, relative_to) {

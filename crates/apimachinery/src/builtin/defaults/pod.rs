@@ -1,9 +1,9 @@
 //! What does a pod say where its writer said nothing?
 
+use api::quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::builtin::{fill, given, items, items_mut, text};
-use crate::schema::quantity::Quantity;
 
 /// Fills in a pod: the defaults of every pod template, and those that only a pod itself has.
 pub(super) fn pod(object: &mut Value) {

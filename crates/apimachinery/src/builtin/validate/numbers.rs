@@ -1,11 +1,11 @@
 //! Is a number, a percentage or an amount in its range?
 
+use api::quantity::Quantity;
 use serde_json::Value;
 
 use super::{Errors, names};
 use crate::builtin::field::Path;
 use crate::builtin::{given, text};
-use crate::schema::quantity::Quantity;
 
 /// Refuses a number below zero.
 pub(super) fn not_negative(object: &Value, field: &str, path: &Path, errors: &mut Errors) {

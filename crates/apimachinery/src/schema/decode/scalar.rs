@@ -1,19 +1,19 @@
 //! Does a single value fit its place, and how is it written?
 
+use api::quantity::{Quantity, QuantityError};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Number, Value};
 
 use super::Place;
-use crate::schema::quantity::Quantity;
 use crate::schema::{Shape, What, times};
 
 impl Place<'_, '_> {
     pub(super) fn boolean(self, v: bool) -> Value {
         match self.shape.map(Shape::what) {
             None | Some(What::Any | What::Boolean) => {}
-            Some(What::Quantity) => self.quantity_error(crate::schema::quantity::Error::Format),
+            Some(What::Quantity) => self.quantity_error(QuantityError::Format),
             Some(What::IntOrString) => self.wrong_type("bool", "int32"),
             Some(What::String | What::Integer | What::Number | What::Object | What::List) => {
                 self.wrong_type("bool", &self.scalar_type())
@@ -94,7 +94,7 @@ impl Place<'_, '_> {
         }
     }
 
-    fn quantity_error(&self, error: crate::schema::quantity::Error) {
+    fn quantity_error(&self, error: QuantityError) {
         self.state.refuse(|| error.to_string());
     }
 

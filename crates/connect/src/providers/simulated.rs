@@ -1,0 +1,286 @@
+//! Simulated machines: Node objects that are created and deleted in the cluster itself. The embedded engine runs their pods.
+//!
+//! The target of a group is the `status.target` of its NodeGroup, so that it survives a restart.
+
+mod creation;
+mod node;
+
+use std::sync::Arc;
+
+use api::plimsoll::NodeGroup;
+use api::plimsoll::node_group::LABEL;
+use cluster::error::{api_message, status_code};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use process::Supervised;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, Notify};
+
+use super::{Group, Instance, InstanceError, InstanceState, NodeGroupProvider, ProviderError};
+use crate::registry::Context;
+use creation::Creations;
+
+/// How often a target is written that another client wrote meanwhile.
+const TRIES: u32 = 5;
+
+/// The provider, and the task that creates nodes when they are due.
+struct Simulated {
+    machines: Arc<Machines>,
+    _creator: Supervised,
+}
+
+struct Machines {
+    context: Context,
+    /// The instances that have no Node. Locked during each call, so that calls see each other's work.
+    creations: Mutex<Creations>,
+    changed: Notify,
+}
+
+pub(super) fn open(context: &Context, _: &Value) -> Result<Arc<dyn NodeGroupProvider>, String> {
+    let creations = Mutex::new(Creations::default());
+    let machines =
+        Arc::new(Machines { context: context.clone(), creations, changed: Notify::new() });
+    let shared = Arc::clone(&machines);
+    let creator = context.supervisor.spawn("creation of simulated nodes", move || {
+        let machines = Arc::clone(&shared);
+        async move { machines.create_when_due().await }
+    });
+    Ok(Arc::new(Simulated { machines, _creator: creator }))
+}
+
+impl NodeGroupProvider for Simulated {
+    fn snapshot(&self) -> BoxFuture<'_, Result<Vec<Group>, ProviderError>> {
+        Box::pin(self.machines.snapshot())
+    }
+
+    fn increase<'a>(&'a self, group: &'a str, by: u32) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.machines.increase(group, by))
+    }
+
+    fn delete_nodes<'a>(
+        &'a self,
+        group: &'a str,
+        instances: &'a [String],
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.machines.delete_nodes(group, instances))
+    }
+
+    fn decrease_target<'a>(
+        &'a self,
+        group: &'a str,
+        by: u32,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.machines.decrease_target(group, by))
+    }
+}
+
+impl Machines {
+    async fn snapshot(&self) -> Result<Vec<Group>, ProviderError> {
+        let mut creations = self.creations.lock().await;
+        let mut groups = Vec::new();
+        for group in self.groups().await? {
+            let nodes = match self.create_due(&mut creations, &group).await {
+                // What is wrong with one group must not hide the others; the creator logs it.
+                Err(ProviderError::Refused { .. }) => self.nodes(&group.name_any()).await?,
+                created => created?,
+            };
+            groups.push(describe(&group, &nodes, &creations));
+        }
+        self.changed.notify_one();
+        Ok(groups)
+    }
+
+    async fn increase(&self, name: &str, by: u32) -> Result<(), ProviderError> {
+        let mut creations = self.creations.lock().await;
+        let group = self.group(name).await?;
+        if group.spec.template.is_none() {
+            return Err(refused(name, "needs a template to create nodes from"));
+        }
+        creation::settings(&group)?;
+        let present = self.nodes(name).await?.len();
+        let group = self.set_target(name, present, |target, group| {
+            let to = target.saturating_add(by);
+            let max = limit(group.spec.max);
+            let problem = || format!("{to} nodes are more than max, which is {max}");
+            if to > max { Err(refused(name, problem())) } else { Ok(to) }
+        });
+        let group = group.await?;
+        // The increase is accepted with its target; what fails from here on, the creator tries again.
+        if let Err(error) = self.create_due(&mut creations, &group).await {
+            tracing::debug!(%error, group = name, "could not create simulated nodes at once");
+        }
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    async fn delete_nodes(&self, name: &str, instances: &[String]) -> Result<(), ProviderError> {
+        let mut creations = self.creations.lock().await;
+        let group = self.group(name).await?;
+        let nodes = self.nodes(name).await?;
+        let present = nodes.len();
+        let is_asked_for = |node: &&Node| instances.contains(&instance_id(&node.name_any()));
+        let doomed: Vec<Node> = nodes.iter().filter(is_asked_for).cloned().collect();
+        let failed = creations.count_failed(name, instances);
+        let left = target(&group, present).saturating_sub(limit_usize(doomed.len() + failed));
+        let min = limit(group.spec.min);
+        if left < min && !(doomed.is_empty() && failed == 0) {
+            return Err(refused(name, format!("{left} nodes are fewer than min, which is {min}")));
+        }
+        let mut gone = creations.remove_failed(name, instances);
+        let mut outcome = Ok(());
+        for node in &doomed {
+            match self.delete(node).await {
+                Ok(()) => gone += 1,
+                Err(error) => outcome = Err(write_error(name, &error)),
+            }
+        }
+        // The target follows what is gone: a crash in between leaves it too high, never too low.
+        let gone = limit_usize(gone);
+        self.set_target(name, present, |target, _| Ok(target.saturating_sub(gone))).await?;
+        outcome
+    }
+
+    async fn decrease_target(&self, name: &str, by: u32) -> Result<(), ProviderError> {
+        let mut creations = self.creations.lock().await;
+        let present = self.nodes(name).await?.len();
+        let group = self.set_target(name, present, |target, _| {
+            let (to, least) = (target.saturating_sub(by), limit_usize(present));
+            let problem = || format!("a target of {to} would delete nodes: {least} exist");
+            if to < least { Err(refused(name, problem())) } else { Ok(to) }
+        });
+        let group = group.await?;
+        creations.cancel_failed(name, limit_usize(present), target(&group, present));
+        self.create_due(&mut creations, &group).await?;
+        Ok(())
+    }
+
+    /// Writes the target that `change` returns for the present one, and returns the group with it.
+    async fn set_target(
+        &self,
+        name: &str,
+        present: usize,
+        change: impl Fn(u32, &NodeGroup) -> Result<u32, ProviderError>,
+    ) -> Result<NodeGroup, ProviderError> {
+        let api: Api<NodeGroup> = Api::all(self.context.client.clone());
+        let mut tries = 0;
+        loop {
+            let group = self.group(name).await?;
+            let from = group.status.as_ref().and_then(|status| status.target);
+            let to = change(target(&group, present), &group)?;
+            if from == i32::try_from(to).ok() {
+                return Ok(group);
+            }
+            tries += 1;
+            let version = group.resource_version();
+            let patch = json!({"metadata": {"resourceVersion": version}, "status": {"target": to}});
+            match api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(group) => return Ok(group),
+                Err(error) if status_code(&error) == Some(409) && tries < TRIES => {}
+                Err(error) => return Err(write_error(name, &error)),
+            }
+        }
+    }
+
+    async fn delete(&self, node: &Node) -> Result<(), kube::Error> {
+        let api: Api<Node> = Api::all(self.context.client.clone());
+        let preconditions = Preconditions { uid: node.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match api.delete(&node.name_any(), &params).await {
+            Ok(_) => Ok(()),
+            // It is gone, and another one may have its name.
+            Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists the groups of this provider.
+    async fn groups(&self) -> Result<Vec<NodeGroup>, ProviderError> {
+        let api: Api<NodeGroup> = Api::all(self.context.client.clone());
+        let all = api.list(&ListParams::default()).await.map_err(|error| read_error(&error))?;
+        Ok(all.items.into_iter().filter(is_simulated).collect())
+    }
+
+    async fn group(&self, name: &str) -> Result<NodeGroup, ProviderError> {
+        let api: Api<NodeGroup> = Api::all(self.context.client.clone());
+        let group = api.get_opt(name).await.map_err(|error| read_error(&error))?;
+        let unknown = || ProviderError::UnknownGroup { group: name.to_owned() };
+        group.filter(is_simulated).ok_or_else(unknown)
+    }
+
+    /// Lists the nodes of a group, without those that are being deleted.
+    async fn nodes(&self, group: &str) -> Result<Vec<Node>, ProviderError> {
+        let api: Api<Node> = Api::all(self.context.client.clone());
+        let params = ListParams::default().labels(&format!("{LABEL}={group}"));
+        let nodes = api.list(&params).await.map_err(|error| read_error(&error))?;
+        let is_there = |node: &Node| node.metadata.deletion_timestamp.is_none();
+        Ok(nodes.items.into_iter().filter(is_there).collect())
+    }
+}
+
+fn is_simulated(group: &NodeGroup) -> bool {
+    group.spec.provider.contains_key("simulated")
+}
+
+fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations) -> Group {
+    let (name, read) = (group.name_any(), api::nodes::group(group));
+    let instance = |id: String, state, error| Instance { id, state, error };
+    let running = nodes
+        .iter()
+        .map(|node| instance(instance_id(&node.name_any()), InstanceState::Running, None));
+    let failed = creations.failed(&name).map(|id| {
+        let message = "the machine failed to start, as failureRate asks for".to_owned();
+        let error = InstanceError { is_out_of_resources: false, message };
+        instance(id.to_owned(), InstanceState::Creating, Some(error))
+    });
+    let starting = (0..creations.count_starting(&name)).map(|number| {
+        let id = instance_id(&format!("{name}/starting-{number}"));
+        instance(id, InstanceState::Creating, None)
+    });
+    Group {
+        min: read.min,
+        max: read.max,
+        target: target(group, nodes.len()),
+        instances: running.chain(failed).chain(starting).collect(),
+        template: read.template,
+        options: read.options,
+        id: name,
+    }
+}
+
+/// Returns the providerID of a machine.
+fn instance_id(machine: &str) -> String {
+    format!("simulated://{machine}")
+}
+
+/// Returns the size that was asked for; by default as many nodes as there are.
+fn target(group: &NodeGroup, present: usize) -> u32 {
+    let asked_for = group.status.as_ref().and_then(|status| status.target);
+    asked_for.map_or(limit_usize(present), limit)
+}
+
+fn limit(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+fn limit_usize(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn refused(group: &str, message: impl Into<String>) -> ProviderError {
+    ProviderError::Refused { group: group.to_owned(), message: message.into() }
+}
+
+fn read_error(error: &kube::Error) -> ProviderError {
+    ProviderError::Unavailable { message: api_message(error) }
+}
+
+fn write_error(group: &str, error: &kube::Error) -> ProviderError {
+    let (group, message) = (group.to_owned(), api_message(error));
+    match status_code(error) {
+        Some(409 | 429 | 503) => ProviderError::Unavailable { message },
+        Some(400..=499) => ProviderError::Refused { group, message },
+        Some(_) | None => ProviderError::Unknown { group, message },
+    }
+}

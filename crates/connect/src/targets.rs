@@ -1,0 +1,145 @@
+//! Targets: what a policy scales.
+//!
+//! A new target is one file beside `scale.rs` and one line in `TARGETS`.
+
+mod scale;
+
+use std::fmt;
+use std::sync::Arc;
+
+use api::plimsoll::scaling_policy::TargetSpec;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::registry::{Context, OpenError, Registry};
+
+type Constructor = fn(&Context, &TargetRef) -> Result<Arc<dyn Target>, String>;
+
+/// All targets by the name of their block in a policy's `target`. `scale` has no block: it is an object by apiVersion, kind and name.
+const TARGETS: Registry<Constructor> =
+    Registry { what: "target", constructors: &[(SCALE, scale::open)] };
+
+const SCALE: &str = "scale";
+
+/// A service, a workload or anything else whose size can be read and set.
+pub trait Target: Send + Sync {
+    /// Reads the present size.
+    fn status(&self) -> BoxFuture<'_, Result<TargetStatus, TargetError>>;
+
+    /// Sets the size, if the target is still at `version`.
+    fn scale<'a>(&'a self, to: u32, version: &'a Version)
+    -> BoxFuture<'a, Result<(), TargetError>>;
+}
+
+/// A target as a policy names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetRef {
+    /// The namespace of the policy.
+    pub namespace: String,
+    /// The policy's `target`.
+    pub spec: TargetSpec,
+}
+
+/// The size of a target, and the version at which it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetStatus {
+    /// The size that was last asked for.
+    pub count: u32,
+    /// How many units are ready.
+    pub ready: u32,
+    /// Changes with every change of the size, and possibly more often.
+    pub version: Version,
+}
+
+/// The version of a target, in the words of the system that has it: a resourceVersion, an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(String);
+
+impl Version {
+    /// Names a version.
+    pub fn new(version: impl Into<String>) -> Self {
+        Self(version.into())
+    }
+
+    /// Returns the version as the system writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a target's size could not be read or set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The target has changed since its version was read. Nothing was scaled: decide again.
+    #[error("{target} has changed meanwhile: {message}")]
+    Conflict {
+        /// The target's name.
+        target: String,
+        /// The message of the system.
+        message: String,
+    },
+    /// The system refused. Nothing was scaled, and the same request will be refused again.
+    #[error("{target}: {message}")]
+    Refused {
+        /// The target's name.
+        target: String,
+        /// The message of the system.
+        message: String,
+    },
+    /// The system did not accept the request for the time being. Nothing was scaled.
+    #[error("{target} is unavailable: {message}")]
+    Unavailable {
+        /// The target's name.
+        target: String,
+        /// The cause.
+        message: String,
+    },
+    /// The request may or may not have been carried out: read the size before asking again.
+    #[error("{target} may or may not have been scaled: {message}")]
+    Unknown {
+        /// The target's name.
+        target: String,
+        /// The cause.
+        message: String,
+    },
+}
+
+/// Opens a target. Nothing is sent before its size is read or set.
+pub fn open(context: &Context, target: &TargetRef) -> Result<Arc<dyn Target>, OpenError> {
+    let name = name(&target.spec);
+    let constructor = TARGETS.find(&name)?;
+    constructor(context, target).map_err(TARGETS.settings_error(&name))
+}
+
+/// Returns the name of a target's block.
+fn name(spec: &TargetSpec) -> String {
+    let Ok(Value::Object(mut blocks)) = serde_json::to_value(spec) else { return SCALE.to_owned() };
+    ["apiVersion", "kind", "name"].iter().for_each(|field| drop(blocks.remove(*field)));
+    blocks.into_iter().next().map_or_else(|| SCALE.to_owned(), |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_target_goes_by_the_name_of_its_block() {
+        for (spec, wanted) in [
+            (json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "scale"),
+            (json!({"docker": {"service": "web"}}), "docker"),
+            (json!({"awsAutoscalingGroup": {"name": "web"}}), "awsAutoscalingGroup"),
+        ] {
+            assert_eq!(name(&serde_json::from_value(spec).unwrap()), wanted);
+        }
+        let unknown = TARGETS.find("docker").map(drop).unwrap_err().to_string();
+        assert_eq!(unknown, "there is no target `docker`; known are scale");
+    }
+}
