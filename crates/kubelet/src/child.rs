@@ -12,30 +12,32 @@ use process::Random;
 use rustix::process::Pid;
 use tokio::process::{Child, Command};
 
-use crate::instance::{Exit, Handle, Instance};
+use crate::instance::{Handle, Instance};
+use crate::launch;
 use crate::leftovers::{self, Mark};
 use crate::logs::Log;
 use crate::program::{Program, ProgramContext};
+use crate::settings::Launcher;
 use crate::spawner::Spawner;
-use crate::{Launcher, launch};
+use crate::status::Exit;
 
-/// How long output is waited for after a process has ended: a child of its own may still hold the pipe.
+/// How long to wait for output after a process has ended: one of its children may still hold the pipe.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a child gets of our own environment: where programs and homes are.
+/// The variables of our own environment that a child inherits.
 const INHERITED: [&str; 8] =
     ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH"];
 
-/// A program of this machine, ready to be started.
-pub(crate) struct Plan {
+/// How a program of this machine is started.
+pub(crate) struct ProcessSpec {
     pub(crate) program: OsString,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) dir: Option<String>,
 }
 
-impl Plan {
-    /// Starts the program as a child that ends when we do, in a process group of its own.
+impl ProcessSpec {
+    /// Starts the program as a child that is killed when this process ends, in a process group of its own.
     pub(crate) async fn spawn(
         self,
         launcher: &Launcher,
@@ -62,17 +64,18 @@ impl Plan {
     }
 }
 
-/// Looks after a child: its output goes to the log, and its end is told.
+/// Copies the output of a child to its log, and waits for its exit.
 pub(crate) fn watch(mut child: Child, log: Arc<Log>) -> io::Result<Instance> {
     let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    let group = id.ok_or_else(|| io::Error::other("the process has ended before it was seen"))?;
+    let group =
+        id.ok_or_else(|| io::Error::other("the process ended before it could be watched"))?;
     let outputs = [
         child.stdout.take().map(|out| tokio::spawn(Arc::clone(&log).fill(out))),
         child.stderr.take().map(|err| tokio::spawn(Arc::clone(&log).fill(err))),
     ];
     let exit = async move {
         let status = child.wait().await;
-        // What it started and left in its group ends with it.
+        // Processes that it leaves behind in its group are killed, too.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         for output in outputs.into_iter().flatten() {
             let abort = output.abort_handle();
@@ -87,9 +90,7 @@ pub(crate) fn watch(mut child: Child, log: Arc<Log>) -> io::Result<Instance> {
                 let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
                 Exit { code, signal, message: String::new() }
             }
-            Err(err) => {
-                Exit { code: 255, signal: None, message: format!("could not be waited for: {err}") }
-            }
+            Err(err) => Exit::failure(255, format!("could not be waited for: {err}")),
         }
     };
     let id = format!("process://{}", group.as_raw_nonzero());
@@ -110,13 +111,11 @@ pub(crate) fn in_process(
         let ended = running.await;
         log.end();
         match ended {
-            Ok(code) => Exit { code, signal: None, message: String::new() },
+            Ok(code) => Exit::with_code(code),
             Err(err) if err.is_cancelled() => {
                 Exit { code: 137, signal: Some(9), message: String::new() }
             }
-            Err(err) => {
-                Exit { code: 2, signal: None, message: format!("the program failed: {err}") }
-            }
+            Err(err) => Exit::failure(2, format!("the program failed: {err}")),
         }
     };
     Instance { id, exit: Box::pin(exit), handle: Handle::Program { stop, task } }

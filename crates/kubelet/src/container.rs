@@ -1,4 +1,8 @@
-//! The life of one container: when it starts, when it starts again, and how it ends.
+//! Runs one container: starts it, probes it, restarts it, and stops it.
+
+mod backoff;
+mod end;
+mod start;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,25 +14,18 @@ use tokio::time::Instant;
 
 use crate::exec::Target;
 use crate::hooks;
-use crate::instance::{Exit, Handle, Instance};
+use crate::instance::{Handle, Instance};
 use crate::pod::PodRun;
 use crate::probe::Prober;
-use crate::status::{ContainerState, Ended, Role, State};
-
-mod end;
-mod start;
+use crate::status::{ContainerState, Ended, Exit, Role, State};
 
 use end::StopReason;
 use start::NotStarted;
 
-/// A container that ran this long without failing starts with the first delay again.
+/// After a run of this length the delays start again with the first.
 const STEADY_AFTER: Duration = Duration::from_secs(600);
-/// The longest delay before a restart, in first delays.
-const LONGEST_DELAY: u32 = 30;
-/// The first delay before an image is tried again.
-const IMAGE_DELAY: Duration = Duration::from_secs(10);
 
-/// Set when the container is to stop: the moment when it must be gone.
+/// Set when the container is to stop: the time when it is killed.
 pub(crate) type Stop = watch::Receiver<Option<Instant>>;
 
 /// Runs one container.
@@ -38,12 +35,12 @@ pub(crate) struct ContainerRunner {
     pub(crate) role: Role,
     pub(crate) container: Container,
     pub(crate) stop: Stop,
-    /// Dropped when the container was started, or could not be, for the first time.
+    /// Dropped when the container has started for the first time, or could not be started.
     pub(crate) first: Option<oneshot::Sender<()>>,
 }
 
 impl ContainerRunner {
-    /// Runs the container as often as it is to run, and returns its last exit code.
+    /// Runs the container until it is not to be restarted, and returns its last exit code.
     pub(crate) async fn run(mut self) -> i32 {
         let mut failures = 0;
         loop {
@@ -61,9 +58,11 @@ impl ContainerRunner {
                 return code;
             }
             let delay = match &outcome {
-                // The first restart comes at once.
-                Ok(_) => self.delay(self.pod.local().restart_after, failures),
-                Err(not_started) => self.delay(not_started.first_delay(&self.pod), failures + 1),
+                // The first restart is immediate.
+                Ok(_) => backoff::delay(self.pod.local().restart_after, failures),
+                Err(not_started) => {
+                    backoff::delay(not_started.first_delay(&self.pod), failures + 1)
+                }
             };
             failures += 1;
             match outcome {
@@ -92,33 +91,12 @@ impl ContainerRunner {
         self.stop.borrow().is_some()
     }
 
-    fn delay(&self, first: Duration, failures: u32) -> Duration {
-        let Some(steps) = failures.checked_sub(1) else { return Duration::ZERO };
-        first * 2_u32.saturating_pow(steps).min(LONGEST_DELAY)
-    }
-
     fn set(&self, edit: impl FnOnce(&mut ContainerState)) {
         self.pod.set(self.index, edit);
     }
 
     fn event(&self, event_type: EventType, reason: &str, note: impl Into<String>) {
         self.pod.object.event(Some(&self.container.name), event_type, reason, note);
-    }
-
-    /// Reports that the container waits before its next run.
-    fn back_off(&self, delay: Duration) {
-        let (name, pod) = (&self.container.name, self.pod.object.long_name());
-        if delay.is_zero() {
-            // It is started in a moment, and that is reported.
-            self.set(|container| container.wait("ContainerCreating", String::new()));
-            return;
-        }
-        let wait = describe(delay);
-        let message = format!("back-off {wait} restarting failed container={name} pod={pod}");
-        self.set(|container| container.wait("CrashLoopBackOff", message));
-        self.pod.publish();
-        let note = format!("Back-off restarting failed container {name} in pod {pod}");
-        self.event(EventType::Warning, "BackOff", note);
     }
 
     /// Runs the container once.
@@ -136,16 +114,14 @@ impl ContainerRunner {
             pod: Arc::clone(&self.pod),
             container: self.container.clone(),
             env,
-            docker: handle.docker(),
+            docker: handle.docker().cloned(),
         };
         let exit = self.watch(id, exit, handle, target).await;
-        let (code, signal, message) = (exit.code, exit.signal, exit.message.clone());
         self.set(|container| {
-            let id = container.id.clone();
-            let to = clock.now();
-            container.state = State::Ended(Ended { id, code, signal, message, from, to });
-            // An init container that is done is ready.
-            container.is_ready = container.role == Role::Init && code == 0;
+            let (id, exit, to) = (container.id.clone(), exit.clone(), clock.now());
+            // An init container is ready when it has completed.
+            container.is_ready = container.role == Role::Init && exit.code == 0;
+            container.state = State::Ended(Ended { id, exit, from, to });
             container.is_started = false;
         });
         if self.role != Role::Main || !self.is_stopped() {
@@ -154,12 +130,12 @@ impl ContainerRunner {
         Ok(exit)
     }
 
-    /// Notes that a run of the container ended with a panic; what ran has ended with it.
+    /// Reports that the task of a run panicked; the container was killed with it.
     fn fail(&self, cause: String) -> Exit {
         let container = self.container.name.as_str();
         let pod = &self.pod.object.entry.key;
-        tracing::error!(%pod, container, cause, "the task of a container ended; the container has failed");
-        let to = self.pod.machine.context.clock.now();
+        tracing::error!(%pod, container, cause, "the task of a container panicked; the container has failed");
+        let (exit, to) = (Exit::failure(2, cause), self.pod.machine.context.clock.now());
         self.set(|container| {
             let from = match &container.state {
                 State::Running { since } => *since,
@@ -168,15 +144,15 @@ impl ContainerRunner {
                     to
                 }
             };
-            let (id, message) = (container.id.clone(), cause.clone());
-            container.state = State::Ended(Ended { id, code: 2, signal: None, message, from, to });
+            let (id, exit) = (container.id.clone(), exit.clone());
+            container.state = State::Ended(Ended { id, exit, from, to });
             (container.is_ready, container.is_started) = (false, false);
         });
         self.pod.publish();
-        Exit { code: 2, signal: None, message: cause }
+        exit
     }
 
-    /// Waits until the container ends: by itself, because it is not well, or because it is to stop.
+    /// Waits until the container ends: by itself, because it is unhealthy, or because it is to stop.
     async fn watch(
         &mut self,
         id: String,
@@ -197,7 +173,7 @@ impl ContainerRunner {
         self.set(|container| {
             container.run(id, since);
             (container.is_started, container.is_ready) = Prober::initial(&self.container);
-            // An init container is ready when it is done.
+            // An init container is ready when it has completed.
             container.is_ready &= container.role != Role::Init;
         });
         let waits = self.role == Role::Sidecar && self.container.startup_probe.is_some();
@@ -223,34 +199,4 @@ impl ContainerRunner {
 /// Waits until it is time to stop.
 pub(crate) async fn stopped(stop: &mut Stop) {
     let _ = stop.wait_for(Option::is_some).await;
-}
-
-/// Returns a duration as kubelet writes it, such as `10s`, `2m40s` or `100ms`.
-fn describe(delay: Duration) -> String {
-    let (minutes, seconds, millis) =
-        (delay.as_secs() / 60, delay.as_secs() % 60, delay.subsec_millis());
-    match (minutes, seconds, millis) {
-        (0, 0, millis) => format!("{millis}ms"),
-        (0, seconds, 0) => format!("{seconds}s"),
-        (0, seconds, millis) => format!("{}s", f64::from(millis) / 1000.0 + seconds as f64),
-        (minutes, seconds, _) => format!("{minutes}m{seconds}s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delays_read_as_those_of_go() {
-        for (millis, text) in [
-            (100, "100ms"),
-            (10_000, "10s"),
-            (160_000, "2m40s"),
-            (300_000, "5m0s"),
-            (1_500, "1.5s"),
-        ] {
-            assert_eq!(describe(Duration::from_millis(millis)), text);
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! The environment of a container.
 
+mod expand;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,10 +12,12 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::{Api, Client};
 
-/// Names and values.
+pub(crate) use expand::expand;
+
+/// Environment variables by name.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// Where the environment of a container comes from.
+/// What the environment of a container is read from.
 pub(crate) struct Source<'a> {
     pub(crate) client: &'a Client,
     /// The latest known version of the pod.
@@ -22,7 +26,7 @@ pub(crate) struct Source<'a> {
     pub(crate) pod_ip: String,
 }
 
-/// The kinds of objects that hold variables.
+/// The kinds of objects that variables are read from.
 #[derive(Clone, Copy)]
 enum Kind {
     ConfigMap,
@@ -30,7 +34,7 @@ enum Kind {
 }
 
 impl Source<'_> {
-    /// Returns every variable of a container, or what is missing. Those of `last` override all others.
+    /// Returns every variable of a container, or a message that says what is missing. Those of `last` override all others.
     pub(crate) async fn variables(
         &self,
         container: &Container,
@@ -113,7 +117,7 @@ impl Source<'_> {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Reads a ConfigMap or a Secret; `None`: there is none.
+    /// Reads a ConfigMap or a Secret; `None`: it does not exist.
     async fn values(&self, kind: Kind, name: &str) -> Result<Option<Variables>, String> {
         let client = self.client.clone();
         let failed = |error: kube::Error| {
@@ -159,7 +163,7 @@ impl Source<'_> {
             }
             "status.hostIP" | "status.hostIPs" => self.host_ip.clone(),
             "status.podIP" | "status.podIPs" => self.pod_ip.clone(),
-            _ => return Err(format!("fieldRef {path:?} is not known")),
+            _ => return Err(format!("fieldRef {path:?} is not supported")),
         })
     }
 }
@@ -177,7 +181,7 @@ impl Kind {
     }
 }
 
-/// Returns a limit or request of a container in units of the divisor, rounded up; nothing asked is 0.
+/// Returns a limit or request of a container in units of the divisor, rounded up; 0 if it has none.
 fn resource(container: &Container, field: &ResourceFieldSelector) -> String {
     let (kind, name) = field.resource.split_once('.').unwrap_or(("", &field.resource));
     let resources = container.resources.as_ref();
@@ -190,37 +194,6 @@ fn resource(container: &Container, field: &ResourceFieldSelector) -> String {
     let unit = field.divisor.as_ref().map_or(0, |divisor| milli(&divisor.0));
     let unit = if unit > 0 { unit } else { 1000 };
     (amount.max(0) + unit - 1).div_euclid(unit).to_string()
-}
-
-/// Replaces `$(NAME)` where there is such a variable; `$$` is one `$`.
-pub(crate) fn expand(text: &str, variables: &Variables) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        if let Some(after) = after.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-            continue;
-        }
-        let name = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
-        match name {
-            Some((name, after)) => {
-                match variables.get(name) {
-                    Some(value) => out.push_str(value),
-                    None => out.push_str(&format!("$({name})")),
-                }
-                rest = after;
-            }
-            None => {
-                out.push('$');
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 #[cfg(test)]
@@ -243,22 +216,6 @@ mod tests {
             let field = serde_json::json!({"resource": resource, "divisor": divisor});
             let field = serde_json::from_value(field).unwrap();
             assert_eq!(super::resource(&container, &field), wanted, "{resource} {divisor:?}");
-        }
-    }
-
-    #[test]
-    fn variables_are_filled_in_where_they_are_known() {
-        let variables: Variables = [("A".to_owned(), "1".to_owned())].into();
-        for (text, wanted) in [
-            ("$(A)", "1"),
-            ("x$(A)y$(A)", "x1y1"),
-            ("$(B)", "$(B)"),
-            ("$$(A)", "$(A)"),
-            ("$$$(A)", "$1"),
-            ("$A $", "$A $"),
-            ("$(A", "$(A"),
-        ] {
-            assert_eq!(expand(text, &variables), wanted, "{text}");
         }
     }
 }

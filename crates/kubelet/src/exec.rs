@@ -11,38 +11,39 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::child::Plan;
-use crate::docker::Docker;
+use crate::child::ProcessSpec;
+use crate::docker::DockerContainer;
 use crate::pod::PodRun;
 
-/// One run of a container, seen from the kubelet.
+/// A running container, as its probes and hooks reach it.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) pod: Arc<PodRun>,
     pub(crate) container: Container,
     pub(crate) env: BTreeMap<String, String>,
-    /// The Docker container that commands run in; `None`: they run beside the process.
-    pub(crate) docker: Option<(Docker, String)>,
+    /// The Docker container that commands run in; `None`: they run next to the process.
+    pub(crate) docker: Option<DockerContainer>,
 }
 
 impl Target {
     /// Runs a command. It is killed when this is dropped.
     pub(crate) async fn exec(&self, exec: &ExecAction) -> Result<(), String> {
         let command: Vec<String> = exec.command.iter().flatten().cloned().collect();
-        if let Some((docker, id)) = &self.docker {
-            return crate::docker::exec(docker, id, command).await;
+        if let Some(container) = &self.docker {
+            return container.exec(command).await;
         }
         let [program, args @ ..] = &command[..] else {
-            return Err("there is no command".to_owned());
+            return Err("the command is empty".to_owned());
         };
-        let plan = Plan {
+        let process = ProcessSpec {
             program: program.into(),
             args: args.to_vec(),
             env: self.env.clone(),
             dir: self.container.working_dir.clone(),
         };
         let (machine, network) = (&self.pod.machine, &self.pod.network);
-        let child = plan.spawn(&self.pod.local().launcher, &machine.mark, network.spawner()).await;
+        let launcher = &self.pod.local().launcher;
+        let child = process.spawn(launcher, &machine.mark, network.spawner()).await;
         let child = child.map_err(|err| err.to_string())?;
         let output = child.wait_with_output().await.map_err(|err| err.to_string())?;
         if output.status.success() {
@@ -63,18 +64,18 @@ impl Target {
             }
         };
         let number = number.and_then(|number| u16::try_from(number).ok());
-        let number = number.ok_or_else(|| "there is no such port".to_owned())?;
+        let number = number.ok_or_else(|| "no such port".to_owned())?;
         self.pod.network.connect_tcp(number).await.map_err(|err| format!("port {number}: {err}"))
     }
 
-    /// Requests a page, and returns the status of the answer.
+    /// Sends a GET request, and returns the status code of the response.
     pub(crate) async fn http_get(
         &self,
         get: &HTTPGetAction,
         user_agent: &str,
     ) -> Result<u16, String> {
         if get.scheme.as_deref() == Some("HTTPS") {
-            return Err("requests by https are not supported".to_owned());
+            return Err("HTTPS is not supported".to_owned());
         }
         let stream = self.connect(&get.port).await?;
         let failed = |err: hyper::Error| err.to_string();

@@ -1,4 +1,4 @@
-//! `postStart` and `preStop`: what a container asked for after it started and before it is stopped.
+//! The `postStart` and `preStop` hooks of a container.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::LifecycleHandler;
 
 use crate::exec::Target;
 
-/// The name that HTTP requests of hooks carry.
+/// The user agent of the HTTP requests of hooks.
 const USER_AGENT: &str = "kube-lifecycle/plimsoll";
 
 /// Runs the `postStart` hook. A container whose hook fails is killed.
@@ -19,14 +19,14 @@ pub(crate) async fn post_start(target: &Target) -> Result<(), String> {
     outcome
 }
 
-/// Runs the `preStop` hook. A container whose hook fails is stopped all the same.
+/// Runs the `preStop` hook. A container whose hook fails is stopped anyway.
 pub(crate) async fn pre_stop(target: &Target) {
     let hooks = target.container.lifecycle.as_ref();
     let Some(hook) = hooks.and_then(|hooks| hooks.pre_stop.as_ref()) else { return };
     report(target, &run(target, hook).await, "FailedPreStopHook", "PreStopHook failed");
 }
 
-/// Records a failure. The cause is only logged: it may hold what not everyone who reads events may see.
+/// Records a failure. The cause is only logged, since it may contain secrets that readers of events may not see.
 fn report(target: &Target, outcome: &Result<(), String>, reason: &str, note: &str) {
     let Err(cause) = outcome else { return };
     let (pod, container) = (&target.pod.object, target.container.name.as_str());
@@ -50,6 +50,6 @@ async fn run(target: &Target, hook: &LifecycleHandler) -> Result<(), String> {
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
         return Ok(());
     }
-    // As on any cluster: the field of `tcpSocket` is there, and no kubelet has ever run one.
-    Err("a hook has exec, httpGet or sleep".to_owned())
+    // The API has `tcpSocket`, too, but no kubelet supports it.
+    Err("a hook must have exec, httpGet or sleep".to_owned())
 }

@@ -5,51 +5,44 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::docker::{self, Docker};
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exit {
-    pub(crate) code: i32,
-    pub(crate) signal: Option<i32>,
-    pub(crate) message: String,
-}
+use crate::docker::DockerContainer;
+use crate::status::Exit;
 
 /// A container that runs.
 pub(crate) struct Instance {
-    /// What names this run.
+    /// Identifies this run.
     pub(crate) id: String,
-    /// Ready when it has ended.
+    /// Ready when the run has ended.
     pub(crate) exit: BoxFuture<'static, Exit>,
     pub(crate) handle: Handle,
 }
 
-/// How to end it.
+/// Stops a run of a container, at the latest when it is dropped: nothing runs on without the task that watches it.
 pub(crate) enum Handle {
     Process(Pid),
     Program { stop: CancellationToken, task: AbortHandle },
-    Docker { docker: Docker, id: String },
+    Docker(DockerContainer),
 }
 
 impl Handle {
     /// Returns the Docker container, if it is one.
-    pub(crate) fn docker(&self) -> Option<(Docker, String)> {
+    pub(crate) fn docker(&self) -> Option<&DockerContainer> {
         match self {
-            Self::Docker { docker, id } => Some((docker.clone(), id.clone())),
+            Self::Docker(container) => Some(container),
             Self::Process(_) | Self::Program { .. } => None,
         }
     }
 
-    /// Asks it to end.
+    /// Asks the container to terminate.
     pub(crate) fn terminate(&self) {
         match self {
             Self::Process(group) => drop(kill_process_group(*group, Signal::TERM)),
             Self::Program { stop, .. } => stop.cancel(),
-            Self::Docker { docker, id } => docker::signal(docker, id, "SIGTERM"),
+            Self::Docker(container) => container.signal("SIGTERM"),
         }
     }
 
-    /// Ends it.
+    /// Kills the container.
     pub(crate) fn kill(&self) {
         match self {
             Self::Process(group) => drop(kill_process_group(*group, Signal::KILL)),
@@ -57,12 +50,11 @@ impl Handle {
                 stop.cancel();
                 task.abort();
             }
-            Self::Docker { docker, id } => docker::signal(docker, id, "SIGKILL"),
+            Self::Docker(container) => container.signal("SIGKILL"),
         }
     }
 }
 
-/// Whatever happens to the task that watches it, it does not run on.
 impl Drop for Handle {
     fn drop(&mut self) {
         self.kill();

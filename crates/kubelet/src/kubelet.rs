@@ -1,13 +1,11 @@
 //! A kubelet from its start to its end.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cluster::EventRecorder;
-use kube::Client;
-use process::{Clock, Random, Supervised, Supervisor};
+use process::Supervised;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,83 +13,19 @@ use tokio_util::sync::CancellationToken;
 use crate::client::PodClient;
 use crate::container_logs::ContainerLogs;
 use crate::dispatch::Dispatcher;
+use crate::error::StartError;
 use crate::leftovers::{self, Mark};
 use crate::logs::Logs;
+use crate::machine::{Context, Machine};
 use crate::network::{self, Networking};
 use crate::pods::PodIndex;
 use crate::retry::Retry;
 use crate::server::Server;
+use crate::settings::Settings;
 use crate::spawner::Spawner;
-use crate::{Local, Settings, Simulated, StartError, docker, lease, node};
+use crate::{docker, lease, node};
 
-/// What a kubelet gets from the process that it runs in.
-#[derive(Clone)]
-pub struct Context {
-    /// The API server that it is a client of.
-    pub client: Client,
-    /// Its only source of time.
-    pub clock: Clock,
-    /// Its only source of random numbers.
-    pub random: Random,
-    /// Supervises its tasks.
-    pub supervisor: Supervisor,
-    /// Identifies the cluster. What an earlier kubelet left running under the same identity is ended at the start.
-    pub identity: String,
-}
-
-/// What the tasks of pods share.
-pub(crate) struct Machine {
-    pub(crate) context: Context,
-    pub(crate) pod_client: PodClient,
-    pub(crate) retry: Retry,
-    pub(crate) local: Option<Local>,
-    pub(crate) simulated: Simulated,
-    /// Whether the pods of all nodes are watched, since any node may be simulated.
-    pub(crate) watches_all: bool,
-    /// Starts processes in the host's network.
-    pub(crate) spawner: Option<Spawner>,
-    pub(crate) networking: Networking,
-    pub(crate) docker: Option<docker::Engine>,
-    /// Carried by everything that is started here.
-    pub(crate) mark: Mark,
-    /// The port of the HTTP API.
-    pub(crate) port: Option<u16>,
-    pub(crate) logs: Arc<Logs>,
-    pub(crate) pods: Arc<PodIndex>,
-    /// How many addresses were given to simulated pods.
-    pub(crate) addresses: AtomicU32,
-    /// The addresses of simulated nodes.
-    node_addresses: Mutex<BTreeMap<String, String>>,
-    /// Cancelled when the kubelet stops: writes are not retried any more.
-    pub(crate) stopping: CancellationToken,
-}
-
-impl Machine {
-    fn node_addresses(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.node_addresses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the address of a simulated node.
-    pub(crate) fn node_address(&self, node: &str) -> String {
-        self.node_addresses().get(node).cloned().unwrap_or_else(|| "127.0.0.1".to_owned())
-    }
-
-    /// Notes the address of a simulated node.
-    pub(crate) fn set_node_address(&self, node: &str, address: Option<String>) {
-        match address {
-            Some(address) => drop(self.node_addresses().insert(node.to_owned(), address)),
-            None => drop(self.node_addresses().remove(node)),
-        }
-    }
-
-    /// Lists the nodes that are registered at the start.
-    fn nodes(&self) -> Vec<String> {
-        let local = self.local.iter().map(|local| local.node.clone());
-        local.chain((1..=self.simulated.count).map(node::simulated_name)).collect()
-    }
-}
-
-/// A running kubelet. Dropping it ends its pods, without grace.
+/// A running kubelet. Dropping it kills its pods without a grace period.
 pub struct Kubelet {
     machine: Arc<Machine>,
     stop: watch::Sender<Option<Duration>>,
@@ -103,15 +37,15 @@ pub struct Kubelet {
 pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, StartError> {
     let Settings { local, simulated } = settings;
     let mark = Mark::of_this_run(&context.identity);
-    // Where no pod runs there is nothing to wait for but the clock, so that simulations are the same every time.
+    // On simulated nodes only the clock is waited for, so that simulations are repeatable.
     let (spawner, networking) = match &local {
         Some(local) => {
-            leftovers::end(&mark);
+            leftovers::kill_all(&mark);
             allow_many_files();
             let spawner = Spawner::on_host().await.map_err(StartError::Thread)?;
-            (Some(spawner), network::detect(local).await)
+            (Some(spawner), network::detect(local.host_network).await)
         }
-        None => (None, Networking::Host { why: "no pod runs here".to_owned() }),
+        None => (None, Networking::Host { why: "this machine is not a node".to_owned() }),
     };
     let docker = match local.as_ref().and_then(|local| local.docker.as_deref()) {
         Some(socket) => docker::Engine::find(socket, &mark).await,
@@ -162,18 +96,18 @@ pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, Star
     let (ready, is_ready) = oneshot::channel();
     let dispatcher = Dispatcher::new(&machine, ready).run(stopped);
     let dispatcher = supervisor.spawn_critical("kubelet", dispatcher);
-    // It ends without a word only when it is stopped, or reported by the supervisor.
+    // An error means that the dispatcher has ended: it was stopped, or the supervisor has reported it.
     let _ = is_ready.await;
     tasks.extend(lease::start(&machine));
     Ok(Kubelet { machine, stop, dispatcher: Some(dispatcher), _tasks: tasks })
 }
 
-/// Asks for as many open files as Linux allows: each pod has a dozen.
+/// Raises the limit of open files as far as Linux allows: each pod has a dozen.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(err) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%err, "could not ask for more open files");
+        tracing::debug!(%err, "could not raise the limit of open files");
     }
 }
 
@@ -195,7 +129,7 @@ impl Kubelet {
 
     /// Lists the nodes that were registered at the start.
     pub fn nodes(&self) -> Vec<String> {
-        self.machine.nodes()
+        node::registered(&self.machine)
     }
 
     /// Returns the logs of the containers.
@@ -208,7 +142,7 @@ impl Kubelet {
         self.machine.port
     }
 
-    /// Returns a function that ends every pod without grace, from anywhere.
+    /// Returns a function that kills every pod without a grace period, from any thread.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let stop = self.stop.clone();
         move || {
@@ -216,8 +150,8 @@ impl Kubelet {
         }
     }
 
-    /// Asks every process to end, and after the grace period ends it. The objects stay as they are: the next start finds
-    /// them and reports their end.
+    /// Asks every process to terminate, and kills it after the grace period. The objects stay as they are: the next start
+    /// finds them and reports that their processes have ended.
     pub async fn stop(mut self, grace: Duration) {
         self.stop.send_replace(Some(grace));
         if let Some(dispatcher) = self.dispatcher.take() {

@@ -1,4 +1,4 @@
-//! Node Leases: a node lifecycle controller takes a node for dead whose Lease is not renewed.
+//! Node Leases: a node lifecycle controller marks a node as not ready when its Lease is not renewed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use process::Supervised;
 use serde_json::json;
 
-use crate::kubelet::Machine;
+use crate::machine::Machine;
 use crate::node;
 
 /// The namespace of node Leases on every cluster.
@@ -30,12 +30,13 @@ pub(crate) fn start(machine: &Arc<Machine>) -> Option<Supervised> {
     if nodes.is_empty() {
         return None;
     }
-    let of_task = Arc::clone(machine);
-    let renewing = move || renew_all(Arc::clone(&of_task), nodes.clone());
-    Some(machine.context.supervisor.spawn("node leases", renewing))
+    let supervisor = &machine.context.supervisor;
+    let machine = Arc::clone(machine);
+    let renewing = move || renew_all(Arc::clone(&machine), nodes.clone());
+    Some(supervisor.spawn("node leases", renewing))
 }
 
-/// Renews the Leases for as long as the kubelet runs. A failure is made up for by the next renewal.
+/// Renews the Leases for as long as the kubelet runs. A Lease outlives a few failed renewals.
 async fn renew_all(machine: Arc<Machine>, nodes: Vec<String>) {
     let mut due = tokio::time::interval(RENEW_EVERY);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -67,7 +68,7 @@ async fn renew(machine: &Machine, node: &str) -> kube::Result<()> {
         Err(error) if status_code(&error) == Some(404) => {}
         renewed => return renewed.map(drop),
     }
-    // It goes when its node does.
+    // It is garbage-collected with its node.
     let owner = Api::<Node>::all(client).get_opt(node).await?;
     let owner = owner.and_then(|node| node.owner_ref(&()));
     let lease = Lease {

@@ -1,9 +1,9 @@
 //! Processes that an earlier run on the same data directory left behind.
 //!
-//! Everything that is started carries a mark: the identity of the data directory, and the process that started it, known by
-//! the boot of the machine, its id and when it started. What carries the identity of this directory and was started by a
-//! process that is no more is a leftover: nobody else can have the directory open. What carries another identity belongs to
-//! another Plimsoll, whose process may well run where this one cannot see it.
+//! Every process that is started carries a mark: the identity of the data directory, and the process that started it, known
+//! by the boot of the machine, its id and its start time. A process with the identity of this directory whose parent has ended
+//! is a leftover: no other process can have the directory open. A process with another identity belongs to another Plimsoll,
+//! which may run in a pid namespace that is not visible from here.
 
 use std::fmt;
 use std::fs;
@@ -11,10 +11,10 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The variable of a process' environment that has its mark.
+/// The environment variable that holds the mark of a process.
 pub(crate) const VARIABLE: &str = "PLIMSOLL_RUN";
 
-/// Says who started something.
+/// Identifies the run that started a process or a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The identity of the data directory.
@@ -47,8 +47,8 @@ impl Mark {
         parts.next().is_none().then_some(mark)
     }
 
-    /// Tells whether this is of the same data directory as `this`, and of a process that is no more.
-    pub(crate) fn is_of_an_earlier_run(&self, this: &Self) -> bool {
+    /// Whether this run used the same data directory as `this`, and has ended.
+    pub(crate) fn is_from_earlier_run(&self, this: &Self) -> bool {
         let process = Path::new("/proc").join(self.pid.to_string());
         let is_alive = self.boot == this.boot && started_at(&process) == Some(self.started);
         self.identity == this.identity && !is_alive
@@ -70,30 +70,30 @@ fn boot() -> String {
 /// Returns when a process started, in ticks since the boot.
 fn started_at(process: &Path) -> Option<u64> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
-    // The name of the program is in brackets, and may hold anything.
+    // The name of the program is in parentheses, and may contain any character.
     let (_, after) = stat.rsplit_once(')')?;
     after.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Ends every process that an earlier run left.
-pub(crate) fn end(this: &Mark) {
+/// Kills every process that an earlier run left behind.
+pub(crate) fn kill_all(this: &Mark) {
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
         let id = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
         let Some(id) = id.and_then(Pid::from_raw) else { continue };
-        // Taken before its environment is read: a process that gets the same id afterwards is not meant by it.
+        // Opened before the environment is read, so that it cannot refer to a later process with the same id.
         let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { continue };
-        let Some(left) = mark_of(&process.path()) else { continue };
-        // A process does not outlive the boot it belongs to.
-        if left.boot == this.boot && left.is_of_an_earlier_run(this) {
+        let Some(left) = read_mark(&process.path()) else { continue };
+        // A mark of another boot cannot be true: processes do not survive a reboot.
+        if left.boot == this.boot && left.is_from_earlier_run(this) {
             let pid = id.as_raw_nonzero().get();
-            tracing::info!(pid, "ending a process that an earlier run left behind");
+            tracing::info!(pid, "killing a process that an earlier run left behind");
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
     }
 }
 
-fn mark_of(process: &Path) -> Option<Mark> {
+fn read_mark(process: &Path) -> Option<Mark> {
     let environment = fs::read(process.join("environ")).ok()?;
     environment.split(|byte| *byte == 0).find_map(|variable| {
         let value = variable.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
@@ -107,7 +107,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Child, Command};
 
-    /// A process with a mark, which ends with the test.
+    /// A process with a mark, which is killed at the end of the test.
     struct Marked(Child);
 
     impl Marked {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// Another process' mark, on the same data directory.
-    fn of_another(this: &Mark, pid: u32, started: u64) -> Mark {
+    fn with_process(this: &Mark, pid: u32, started: u64) -> Mark {
         Mark { pid, started, ..this.clone() }
     }
 
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_on_this_directory_left_is_ended() {
+    fn what_an_earlier_run_on_this_directory_left_is_killed() {
         let this = Mark::of_this_run(&uuid::Uuid::new_v4().to_string());
-        // A process of this id runs, but it is a younger one: a bare id says nothing.
-        let mut left = Marked::start(&of_another(&this, this.pid, 1).to_string());
-        end(&this);
+        // A process with this id runs, but it started later: the id alone proves nothing.
+        let mut left = Marked::start(&with_process(&this, this.pid, 1).to_string());
+        kill_all(&this);
         assert_eq!(left.0.wait().unwrap().signal(), Some(9));
     }
 
@@ -164,19 +164,19 @@ mod tests {
         let process = Path::new("/proc").join(owner.0.id().to_string());
         let owner_started = started_at(&process).unwrap();
         let others = [
-            // Its process is in another pid namespace: here its id means nothing.
-            Mark { identity: uuid::Uuid::new_v4().to_string(), ..of_another(&this, this.pid, 1) },
-            // From before the last boot, says the mark; so the process is not what it names.
-            Mark { boot: uuid::Uuid::new_v4().to_string(), ..of_another(&this, this.pid, 1) },
-            of_another(&this, owner.0.id(), owner_started),
+            // Its process is in another pid namespace, where the id belongs to another process.
+            Mark { identity: uuid::Uuid::new_v4().to_string(), ..with_process(&this, this.pid, 1) },
+            // The mark is from before the last boot, so it cannot be that of a running process.
+            Mark { boot: uuid::Uuid::new_v4().to_string(), ..with_process(&this, this.pid, 1) },
+            with_process(&this, owner.0.id(), owner_started),
             this.clone(),
         ];
         let marks = others.iter().map(Mark::to_string).chain(["4711-1".to_owned(), String::new()]);
         let mut running: Vec<_> = marks.map(|mark| (Marked::start(&mark), mark)).collect();
-        end(&this);
-        // A signal may take a moment; who got one before this one has ended by then.
-        let mut left = Marked::start(&of_another(&this, this.pid, 1).to_string());
-        end(&this);
+        kill_all(&this);
+        // A signal may take a moment: processes that got one before this one have ended by then.
+        let mut left = Marked::start(&with_process(&this, this.pid, 1).to_string());
+        kill_all(&this);
         assert_eq!(left.0.wait().unwrap().signal(), Some(9));
         for (process, mark) in &mut running {
             assert!(process.runs(), "{mark:?}");

@@ -1,4 +1,4 @@
-//! How does a pod of this machine reach the network, and how is it reached?
+//! The network of a pod: one of its own, or the host's.
 
 mod forward;
 mod own;
@@ -11,12 +11,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use process::Supervisor;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::kubelet::Machine;
 use crate::spawner::Spawner;
-use crate::status::containers;
-use crate::{Local, resolve};
 use own::OwnNetwork;
 pub use own::allow_for_ordinary_users;
 use shared::SharedNetwork;
@@ -35,9 +33,9 @@ pub enum Networking {
 }
 
 /// Detects which networks this machine allows.
-pub(crate) async fn detect(local: &Local) -> Networking {
-    if local.host_network {
-        return Networking::Host { why: "it was asked for".to_owned() };
+pub(crate) async fn detect(wants_host: bool) -> Networking {
+    if wants_host {
+        return Networking::Host { why: "the settings ask for it".to_owned() };
     }
     match OwnNetwork::empty().await {
         Ok(_) => Networking::Namespaces,
@@ -47,6 +45,26 @@ pub(crate) async fn detect(local: &Local) -> Networking {
     }
 }
 
+/// A port that a program in this process listens on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramPort {
+    /// The usual number, which is used where the pod has a network of its own.
+    pub port: u16,
+    /// The environment variable that tells the other containers of the pod the number; empty: none.
+    pub env: String,
+}
+
+/// What the network of a pod is made from.
+pub(crate) struct NetworkConfig<'a> {
+    pub(crate) pod: &'a Pod,
+    /// The address of the node, where host ports are listened on.
+    pub(crate) address: IpAddr,
+    /// The ports of the pod's in-process programs.
+    pub(crate) program_ports: Vec<ProgramPort>,
+    /// Supervises the tasks that forward host ports.
+    pub(crate) supervisor: &'a Supervisor,
+}
+
 /// The network of one pod.
 pub(crate) enum PodNetwork {
     Own(OwnNetwork),
@@ -54,20 +72,17 @@ pub(crate) enum PodNetwork {
 }
 
 impl PodNetwork {
-    /// Makes the network of a pod.
-    pub(crate) async fn new(machine: &Machine, local: &Local, pod: &Pod) -> io::Result<Self> {
-        let has_docker = machine.docker.is_some();
-        let on_host = pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
-            || has_docker && containers(pod).any(|(_, c)| resolve::is_for_docker(local, c));
-        if machine.networking == Networking::Namespaces && !on_host {
-            return Ok(Self::Own(OwnNetwork::new(local, pod).await?));
-        }
-        let spawner = machine.spawner.clone();
-        let spawner = spawner.ok_or_else(|| io::Error::other("no process runs here"))?;
-        Ok(Self::Shared(SharedNetwork::new(local, pod)?, spawner))
+    /// Creates a network that only the pod is in.
+    pub(crate) async fn own(config: NetworkConfig<'_>) -> io::Result<Self> {
+        Ok(Self::Own(OwnNetwork::new(config).await?))
     }
 
-    /// Gives the variables that a container gets on top of its own.
+    /// Uses the host's network, where `spawner` starts processes.
+    pub(crate) fn shared(config: NetworkConfig<'_>, spawner: Spawner) -> io::Result<Self> {
+        Ok(Self::Shared(SharedNetwork::new(config)?, spawner))
+    }
+
+    /// Returns the variables that a container gets on top of its own.
     pub(crate) fn env(&self, container: &Container) -> BTreeMap<String, String> {
         match self {
             Self::Own(own) => own.env(),
@@ -75,15 +90,15 @@ impl PodNetwork {
         }
     }
 
-    /// Gives the addresses of the host and of the pod, as the pod sees them.
-    pub(crate) fn addresses(&self, local: &Local) -> (IpAddr, IpAddr) {
+    /// Returns the address of the pod, from inside it; `node` is that of its node.
+    pub(crate) fn pod_ip(&self, node: IpAddr) -> IpAddr {
         match self {
-            Self::Own(_) => (local.address, Ipv4Addr::LOCALHOST.into()),
-            Self::Shared(..) => (local.address, local.address),
+            Self::Own(_) => Ipv4Addr::LOCALHOST.into(),
+            Self::Shared(..) => node,
         }
     }
 
-    /// Gives the thread whose children are in this network.
+    /// Returns the thread whose children are in this network.
     pub(crate) fn spawner(&self) -> &Spawner {
         match self {
             Self::Own(own) => own.spawner(),
@@ -91,7 +106,7 @@ impl PodNetwork {
         }
     }
 
-    /// Listens on a port inside.
+    /// Listens on a port of the pod.
     pub(crate) async fn listen_tcp(&self, port: u16) -> io::Result<TcpListener> {
         match self {
             Self::Own(own) => own.listen_tcp(port).await,
@@ -99,7 +114,7 @@ impl PodNetwork {
         }
     }
 
-    /// Connects to a port inside.
+    /// Connects to a port of the pod.
     pub(crate) async fn connect_tcp(&self, port: u16) -> io::Result<TcpStream> {
         match self {
             Self::Own(own) => tcp::connect(own.spawner(), port).await,

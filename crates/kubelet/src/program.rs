@@ -1,4 +1,4 @@
-//! Images that stand for programs in this process.
+//! Programs in this process that run in place of the containers of certain images.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,46 +10,38 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::logs::Log;
-use crate::network::PodNetwork;
-
-/// A port that a program listens on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramPort {
-    /// The usual number, which it has where the pod has a network of its own.
-    pub port: u16,
-    /// The environment variable by which the other containers of the pod learn the number; empty: none.
-    pub env: String,
-}
+use crate::network::{PodNetwork, ProgramPort};
+use crate::status::containers;
 
 /// A program that runs in this process instead of a container.
 pub trait Program: Send + Sync {
-    /// Lists the ports that the program listens on when it stands for this container.
+    /// Lists the ports that the program listens on when it runs in place of this container.
     fn ports(&self, pod: &Pod, container: &Container) -> Vec<ProgramPort>;
 
-    /// Runs the program, and gives its exit code. It is to end soon after [`ProgramContext::stop`] says so, and is
+    /// Runs the program, and returns its exit code. It has to return soon after [`ProgramContext::stop`] is cancelled, and is
     /// dropped when its grace period is over.
     fn run(&self, context: ProgramContext) -> BoxFuture<'static, i32>;
 }
 
-/// What a program is told.
+/// What a program runs with.
 pub struct ProgramContext {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// The container that the program stands for.
+    /// The container that the program runs in place of.
     pub container: Container,
     /// The environment, complete.
     pub env: BTreeMap<String, String>,
     /// `command` and `args`, with variables filled in.
     pub args: Vec<String>,
-    /// Says when to stop.
+    /// Cancelled when the program has to stop.
     pub stop: CancellationToken,
     pub(crate) network: Arc<PodNetwork>,
     pub(crate) log: Arc<Log>,
 }
 
 impl ProgramContext {
-    /// Listens on a port in the network of the pod. Where the pod uses the host's network, one of
-    /// [`Program::ports`] is another port than its usual one, and the other containers know it by its variable.
+    /// Listens on a port in the network of the pod. Where the pod uses the host's network, a port of [`Program::ports`] is
+    /// replaced by a free one, which the other containers know by its variable.
     pub async fn listen_tcp(&self, port: u16) -> io::Result<TcpListener> {
         self.network.listen_tcp(port).await
     }
@@ -60,20 +52,23 @@ impl ProgramContext {
     }
 }
 
-/// Which images stand for programs.
+/// Programs by image.
 #[derive(Clone, Default)]
 pub struct Programs(BTreeMap<String, Arc<dyn Program>>);
 
 impl Programs {
-    /// Lets an image stand for a program. Without a tag it does so with any.
+    /// Adds the program that runs in place of an image. An image without a tag matches every tag.
     pub fn add(&mut self, image: impl Into<String>, program: Arc<dyn Program>) {
         self.0.insert(image.into(), program);
     }
 
-    /// Lists the ports of the program that stands for a container.
-    pub(crate) fn ports(&self, pod: &Pod, container: &Container) -> Vec<ProgramPort> {
-        let program = self.find(container.image.as_deref().unwrap_or_default());
-        program.map(|program| program.ports(pod, container)).unwrap_or_default()
+    /// Lists the ports of all programs of a pod.
+    pub(crate) fn ports(&self, pod: &Pod) -> Vec<ProgramPort> {
+        let ports = containers(pod).filter_map(|(_, container)| {
+            let program = self.find(container.image.as_deref().unwrap_or_default())?;
+            Some(program.ports(pod, container))
+        });
+        ports.flatten().collect()
     }
 
     /// Finds the program of an image.
@@ -83,7 +78,7 @@ impl Programs {
 }
 
 /// Finds what an image is mapped to: by its whole name, by its name without tag and digest, or by the last part of that,
-/// wherever the image is said to come from.
+/// whatever its registry is.
 pub(crate) fn by_image<'m, T>(map: &'m BTreeMap<String, T>, image: &str) -> Option<&'m T> {
     let without_digest = image.split('@').next().unwrap_or(image);
     let tag = without_digest.rfind(':').filter(|at| !without_digest[*at..].contains('/'));

@@ -1,18 +1,19 @@
 //! Publishes the status of a pod without blocking its containers.
 //!
-//! A task of its own writes the newest status and passes over those that a newer one has replaced meanwhile.
+//! A separate task writes the newest status, and skips those that were replaced in the meantime.
 
+use process::{Supervised, Supervisor};
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::PodHandle;
 use crate::status::PodState;
 
-/// The latest status of a pod, on its way to the API server.
+/// Publishes the latest status of a pod.
 pub(crate) struct StatusPublisher {
+    /// Dropped first: it would end, and be started again, without the sender.
+    _task: Supervised,
     desired: watch::Sender<Numbered>,
     written: watch::Receiver<u64>,
-    _task: AbortOnDropHandle<()>,
 }
 
 /// A status and how many were published before it.
@@ -23,12 +24,14 @@ struct Numbered {
 }
 
 impl StatusPublisher {
-    /// Starts to publish statuses of a pod, until this is dropped.
-    pub(crate) fn start(pod: PodHandle) -> Self {
+    /// Starts to publish the statuses of a pod, until this is dropped.
+    pub(crate) fn start(pod: PodHandle, supervisor: &Supervisor) -> Self {
         let (desired, receiver) = watch::channel(Numbered::default());
         let (sender, written) = watch::channel(0);
-        let task = AbortOnDropHandle::new(tokio::spawn(write_all(pod, receiver, sender)));
-        Self { desired, written, _task: task }
+        let name = format!("status of pod {}", pod.entry.key);
+        // A new start begins with the newest status.
+        let writing = move || write_all(pod.clone(), receiver.clone(), sender.clone());
+        Self { _task: supervisor.spawn(name, writing), desired, written }
     }
 
     /// Publishes a status.
@@ -39,7 +42,7 @@ impl StatusPublisher {
         });
     }
 
-    /// Waits until the last published status is written, or never will be.
+    /// Waits until the last published status is written, or cannot be written.
     pub(crate) async fn flush(&self) {
         let number = self.desired.borrow().number;
         let _ = self.written.clone().wait_for(|written| *written >= number).await;

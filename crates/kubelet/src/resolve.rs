@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::Local;
 use crate::program::{Program, by_image};
+use crate::settings::Local;
 
 /// What runs in place of a container.
 pub(crate) enum Runner {
@@ -19,7 +19,7 @@ pub(crate) enum Runner {
     Docker,
 }
 
-/// Finds the program of a container whose command and arguments are given complete.
+/// Finds the program of a container whose command and arguments are expanded.
 pub(crate) fn program(
     local: &Local,
     container: &Container,
@@ -62,7 +62,7 @@ pub(crate) fn program(
     }
 }
 
-/// Whether a container, as it is written, is one for the Docker Engine.
+/// Whether a container, before its command is expanded, is one for the Docker Engine.
 pub(crate) fn is_for_docker(local: &Local, container: &Container) -> bool {
     let command = container.command.as_deref().unwrap_or_default();
     matches!(program(local, container, command, &[], true), Ok(Runner::Docker))

@@ -1,10 +1,10 @@
 //! The kubelet's HTTP API: `/containerLogs/{namespace}/{pod}/{container}`, `/pods` and `/healthz`.
 //!
-//! A client shows a certificate of the configured authority, or the token. All others learn nothing but that.
+//! A client presents a certificate of the configured authority, or the token. All others get 401.
+
+mod tls;
 
 use std::convert::Infallible;
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,41 +16,17 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::service::service_fn;
 use k8s_openapi::api::core::v1::Pod;
 use process::listen::{self, Known, Limits, Peer, RequestBody, Tls, VerifiedClient};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::StartError;
 use crate::container_logs::{ContainerLogError, ContainerLogs, LogOptions};
+use crate::error::StartError;
 use crate::pods::PodIndex;
-
-/// How the kubelet's HTTP API is served. Without an authority and a token it answers nobody.
-#[derive(Clone)]
-pub struct ServerSettings {
-    /// The address; port 0 takes a free one.
-    pub address: SocketAddr,
-    /// The certificate chain, as PEM.
-    pub certificate: String,
-    /// The private key, as PEM.
-    pub key: String,
-    /// The authority that signs the certificates of clients, as PEM.
-    pub client_ca: Option<String>,
-    /// The bearer token that clients may show instead.
-    pub token: Option<String>,
-}
-
-impl fmt::Debug for ServerSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerSettings").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+use crate::settings::ServerSettings;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A port that is bound and not served yet.
+/// A bound listener that does not serve yet.
 pub(crate) struct Server {
     listener: TcpListener,
     port: u16,
@@ -62,7 +38,7 @@ impl Server {
     /// Binds the port.
     pub(crate) async fn bind(settings: ServerSettings) -> Result<Self, StartError> {
         let address = settings.address;
-        let config = tls(&settings).map_err(StartError::Certificates)?;
+        let config = tls::config(&settings).map_err(StartError::Certificates)?;
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
@@ -71,11 +47,12 @@ impl Server {
         Ok(Self { listener, port, tls, token })
     }
 
+    /// Returns the port that it listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Answers requests for as long as this is polled.
+    /// Serves requests for as long as it is polled.
     pub(crate) async fn serve(self, logs: ContainerLogs, pods: Arc<PodIndex>) {
         let Self { listener, tls, token, .. } = self;
         let settings = listen::Settings {
@@ -84,7 +61,7 @@ impl Server {
             tls: Some(Arc::new(move || tls.clone())),
         };
         let service = service_fn(move |request: Request<RequestBody>| {
-            let response = if is_admitted(&request, token.as_deref()) {
+            let response = if is_authorized(&request, token.as_deref()) {
                 answer(&request, &logs, &pods)
             } else {
                 text(StatusCode::UNAUTHORIZED, "Unauthorized")
@@ -95,56 +72,22 @@ impl Server {
     }
 }
 
-fn tls(settings: &ServerSettings) -> Result<rustls::ServerConfig, String> {
-    let certificates = |pem: &str, what: &str| -> Result<Vec<CertificateDer<'static>>, String> {
-        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-        all.ok().filter(|all| !all.is_empty()).ok_or_else(|| format!("no certificate in {what}"))
-    };
-    let chain = certificates(&settings.certificate, "the server's certificate")?;
-    let key = PrivateKeyDer::from_pem_slice(settings.key.as_bytes())
-        .map_err(|_| "no private key in the server's key".to_owned())?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|err| err.to_string())?;
-    let verifier: Arc<dyn ClientCertVerifier> = match &settings.client_ca {
-        None => WebPkiClientVerifier::no_client_auth(),
-        Some(pem) => {
-            let mut roots = rustls::RootCertStore::empty();
-            for certificate in certificates(pem, "the clients' authority")? {
-                roots.add(certificate).map_err(|err| err.to_string())?;
-            }
-            // A client without one may have the token.
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .allow_unauthenticated()
-                .build()
-                .map_err(|err| err.to_string())?
-        }
-    };
-    let mut config = builder
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(|err| err.to_string())?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// Whether the client of a request may be answered.
-fn is_admitted<B>(request: &Request<B>, token: Option<&str>) -> bool {
-    let shown = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let shown = shown.and_then(|shown| shown.strip_prefix("Bearer ")).unwrap_or_default();
-    let has_token = token.is_some_and(|token| equal(token.as_bytes(), shown.trim().as_bytes()));
-    let is_admitted = has_token || request.extensions().get::<VerifiedClient>().is_some();
-    if is_admitted && let Some(peer) = request.extensions().get::<Peer>() {
+/// Whether the client of a request is authorized.
+fn is_authorized<B>(request: &Request<B>, token: Option<&str>) -> bool {
+    let presented = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let presented = presented.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let has_token = token.is_some_and(|token| equal(token.as_bytes(), presented.trim().as_bytes()));
+    let is_authorized = has_token || request.extensions().get::<VerifiedClient>().is_some();
+    if is_authorized && let Some(peer) = request.extensions().get::<Peer>() {
         peer.is_known();
     }
-    is_admitted
+    is_authorized
 }
 
-/// Compares in constant time.
-fn equal(token: &[u8], shown: &[u8]) -> bool {
-    let difference = token.iter().zip(shown).fold(0, |difference, (a, b)| difference | (a ^ b));
-    token.len() == shown.len() && difference == 0
+/// Compares tokens in constant time.
+fn equal(token: &[u8], presented: &[u8]) -> bool {
+    let difference = token.iter().zip(presented).fold(0, |difference, (a, b)| difference | (a ^ b));
+    token.len() == presented.len() && difference == 0
 }
 
 fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
@@ -236,14 +179,14 @@ mod tests {
         let with = |value: &str| {
             Request::get("/healthz").header(header::AUTHORIZATION, value).body(()).unwrap()
         };
-        assert!(is_admitted(&with("Bearer secret"), Some("secret")));
+        assert!(is_authorized(&with("Bearer secret"), Some("secret")));
         for (value, token) in
             [("Bearer other", Some("secret")), ("secret", Some("secret")), ("Bearer ", None)]
         {
-            assert!(!is_admitted(&with(value), token), "{value}");
+            assert!(!is_authorized(&with(value), token), "{value}");
         }
         let mut verified = with("");
         verified.extensions_mut().insert(VerifiedClient);
-        assert!(is_admitted(&verified, None));
+        assert!(is_authorized(&verified, None));
     }
 }

@@ -1,51 +1,19 @@
-//! Pods on simulated nodes, where nothing runs.
+//! Pods on simulated nodes, where no process runs.
 //!
-//! After a set time a pod reports that it is Running. A script can play what its programs would do.
+//! After a configured time a pod reports that it is Running. A script can play what its programs would do.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::client::PodHandle;
-use crate::dispatch::{DesiredState, Task};
-use crate::kubelet::Machine;
-use crate::node::Capacity;
-use crate::status::{Ended, Phase, PodState, Role, State};
-
-/// Nodes on which nothing really runs: `sim-0001` and so on, and every node that has [`crate::SIMULATED_LABEL`].
-#[derive(Clone)]
-pub struct Simulated {
-    /// How many nodes to register.
-    pub count: usize,
-    /// The capacity of each.
-    pub capacity: Capacity,
-    /// How long a pod takes from being bound to running.
-    pub start_after: Duration,
-    /// Plays the programs of pods.
-    pub simulation: Option<Arc<dyn Simulation>>,
-    /// Renews a Lease for each registered node. Only a node lifecycle controller needs that, and the embedded engine has none.
-    pub leases: bool,
-}
-
-impl Default for Simulated {
-    fn default() -> Self {
-        let capacity = Capacity { cpu_millis: 16_000, memory_bytes: 64 << 30, pods: 110 };
-        Self { count: 0, capacity, start_after: Duration::ZERO, simulation: None, leases: false }
-    }
-}
-
-/// Plays what the programs of simulated pods would do.
-pub trait Simulation: Send + Sync {
-    /// Starts to play a pod that became Running. When the future is ready, the pod's containers end with its exit code; it
-    /// is dropped when the pod is deleted. `None`: the pod just runs.
-    fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>>;
-}
+use crate::machine::Machine;
+use crate::pod_task::{DesiredState, PodTask};
+use crate::status::{Ended, Exit, Phase, PodState, Role, State};
 
 /// Runs one pod.
-pub(crate) async fn run(machine: Arc<Machine>, mut task: Task) {
+pub(crate) async fn run(machine: Arc<Machine>, mut task: PodTask) {
     let (object, pod) = (task.object.clone(), Arc::clone(&task.pod));
     let desired = tokio::select! {
         biased;
@@ -95,16 +63,14 @@ fn start(state: &mut PodState, now: jiff::Timestamp, uid: &str) {
         container.run(id.clone(), now);
         container.is_ready = true;
         if container.role == Role::Init {
-            let message = String::new();
-            let ended = Ended { id, code: 0, signal: None, message, from: now, to: now };
-            container.state = State::Ended(ended);
+            container.state = State::Ended(Ended { id, exit: Exit::default(), from: now, to: now });
         } else {
             container.is_started = true;
         }
     }
 }
 
-/// Ends the containers, and returns whether the pod has ended; otherwise they are to start again.
+/// Ends the containers, and returns whether the pod has ended; otherwise they are restarted.
 fn end(state: &mut PodState, pod: &Pod, code: i32, now: jiff::Timestamp) -> bool {
     let policy = pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref());
     let is_over = match policy {
@@ -118,10 +84,10 @@ fn end(state: &mut PodState, pod: &Pod, code: i32, now: jiff::Timestamp) -> bool
     for container in &mut state.containers {
         let State::Running { since } = &container.state else { continue };
         let since = *since;
-        // Sidecars are asked to end, and do.
+        // Sidecars terminate as soon as they are asked to.
         let code = if container.role == Role::Main { code } else { 0 };
-        let (id, message) = (container.id.clone(), String::new());
-        let ended = Ended { id, code, signal: None, message, from: since, to: now };
+        let (id, exit) = (container.id.clone(), Exit::with_code(code));
+        let ended = Ended { id, exit, from: since, to: now };
         if is_over {
             container.state = State::Ended(ended);
             (container.is_ready, container.is_started) = (false, false);

@@ -11,9 +11,6 @@ use xtask::run;
 /// The largest circle that is still easy to understand.
 const LARGEST: usize = 4;
 
-/// Crates that have not been separated yet, and the size of their largest circle, which may only become smaller.
-const NOT_YET: [(&str, usize); 1] = [("kubelet", 14)];
-
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Prints the largest circle of each crate that has one, and fails if one is too large.
@@ -27,7 +24,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         for circle in circles(&graph(&source)?) {
             eprintln!("{name}: {} modules in a circle: {}", circle.len(), circle.join(", "));
-            if circle.len() > allowed(&name) {
+            if circle.len() > LARGEST {
                 too_large.push(name.clone());
             }
         }
@@ -39,10 +36,6 @@ pub(crate) fn check() -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn allowed(name: &str) -> usize {
-    NOT_YET.iter().find(|(not_yet, _)| *not_yet == name).map_or(LARGEST, |(_, size)| *size)
 }
 
 /// Reads which top-level module uses which others.

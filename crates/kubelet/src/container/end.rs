@@ -1,4 +1,4 @@
-//! The end of a container that does not end by itself.
+//! Stops a container that does not end by itself.
 
 use cluster::EventType;
 use futures::future::BoxFuture;
@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use super::ContainerRunner;
 use crate::exec::Target;
-use crate::instance::{Exit, Handle};
-use crate::probe::{Kind, Unhealthy};
+use crate::instance::Handle;
+use crate::probe::{ProbeKind, Unhealthy};
+use crate::status::Exit;
 use crate::{deadline, hooks};
 
 /// Why a container is stopped before it ends by itself.
@@ -21,7 +22,7 @@ pub(super) enum StopReason {
 }
 
 impl ContainerRunner {
-    /// Stops the container: with its `preStop` hook and a signal, and after the grace period with force.
+    /// Stops the container: runs its `preStop` hook, asks it to terminate, and kills it after the grace period.
     pub(super) async fn end(
         &mut self,
         mut exit: BoxFuture<'static, Exit>,
@@ -39,7 +40,7 @@ impl ContainerRunner {
             StopReason::Unhealthy(Unhealthy { kind, grace }) => {
                 let then = if self.is_to_restart(137) { ", will be restarted" } else { "" };
                 let note = format!("Container {name} failed {} probe{then}", kind.name());
-                debug_assert!(kind != Kind::Readiness, "readiness ends no container");
+                debug_assert!(kind != ProbeKind::Readiness, "a readiness probe stops no container");
                 let grace = grace.unwrap_or_else(|| self.pod.grace());
                 (note, Some(deadline::after(grace)))
             }
@@ -48,25 +49,25 @@ impl ContainerRunner {
         tokio::select! {
             exit = &mut exit => return exit,
             () = hooks::pre_stop(target) => {}
-            () = self.time_is_up(until) => {}
+            () = self.deadline(until) => {}
         }
         handle.terminate();
         tokio::select! {
             exit = &mut exit => return exit,
-            () = self.time_is_up(until) => {}
+            () = self.deadline(until) => {}
         }
         handle.kill();
         exit.await
     }
 
-    /// Waits until the container must be gone: when its pod must, or at a moment of its own if that is earlier.
-    async fn time_is_up(&mut self, own: Option<Instant>) {
+    /// Waits until the container is to be killed: at the deadline of its pod, or at its own if that is earlier.
+    async fn deadline(&mut self, own: Option<Instant>) {
         loop {
             let by_pod = *self.stop.borrow_and_update();
             let deadline = own.into_iter().chain(by_pod).min().unwrap_or_else(Instant::now);
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => return,
-                // The time may become shorter.
+                // The deadline of the pod may become earlier.
                 changed = self.stop.changed() => if changed.is_err() { return },
             }
         }

@@ -1,4 +1,4 @@
-//! The start of a container: its environment, its program, and why it could not start.
+//! Starts a container, or reports why it could not be started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,19 @@ use std::time::Duration;
 use cluster::EventType;
 use tokio_util::sync::CancellationToken;
 
-use super::{ContainerRunner, IMAGE_DELAY};
-use crate::child::{self, Plan};
+use super::ContainerRunner;
+use crate::child::{self, ProcessSpec};
 use crate::docker;
 use crate::env::{Source, Variables, expand};
-use crate::instance::Instance;
+use crate::instance::{Handle, Instance};
 use crate::pod::PodRun;
 use crate::program::ProgramContext;
 use crate::resolve::{self, Runner};
 
-/// Why a container did not start: a reason and a message.
+/// The delay before an image is pulled for the second time.
+const IMAGE_DELAY: Duration = Duration::from_secs(10);
+
+/// Why a container did not start: the reason and message of its waiting state.
 pub(super) struct NotStarted {
     reason: &'static str,
     message: String,
@@ -26,7 +29,7 @@ impl NotStarted {
         Self { reason, message: message.into() }
     }
 
-    /// The pod stopped before the container started.
+    /// Returns the reason of a container whose pod stopped before it started.
     pub(super) fn stopped() -> Self {
         Self::new("ContainerCreating", "")
     }
@@ -69,19 +72,19 @@ impl ContainerRunner {
     pub(super) async fn start(&self) -> Result<(Instance, Variables), NotStarted> {
         let (pod, local) = (&self.pod, self.pod.local());
         let machine = &pod.machine;
-        let (host_ip, pod_ip) = pod.network.addresses(local);
         let source = Source {
             client: &machine.context.client,
             pod: pod.object.latest(),
-            host_ip: host_ip.to_string(),
-            pod_ip: pod_ip.to_string(),
+            host_ip: local.address.to_string(),
+            pod_ip: pod.network.pod_ip(local.address).to_string(),
         };
         let env = source.variables(&self.container, pod.network.env(&self.container)).await;
         let env = env.map_err(|why| NotStarted::new("CreateContainerConfigError", why))?;
-        let fill = |list: &Option<Vec<String>>| -> Vec<String> {
+        let expand_all = |list: &Option<Vec<String>>| -> Vec<String> {
             list.iter().flatten().map(|text| expand(text, &env)).collect()
         };
-        let (command, args) = (fill(&self.container.command), fill(&self.container.args));
+        let (command, args) =
+            (expand_all(&self.container.command), expand_all(&self.container.args));
         let runner =
             resolve::program(local, &self.container, &command, &args, machine.docker.is_some());
         let runner = runner.map_err(|why| NotStarted::new("ErrImagePull", why))?;
@@ -105,16 +108,21 @@ impl ContainerRunner {
                 let docker = docker
                     .ok_or_else(|| NotStarted::new("ErrImagePull", "no Docker Engine answers"))?;
                 let start = docker::Start { container: &self.container, command, args, env: &env };
-                docker.start(start, log).await.map_err(|err| {
+                let started = docker.start(start).await.map_err(|err| {
                     let why = format!("Docker could not start the image: {err}");
                     NotStarted::new("ErrImagePull", why)
+                });
+                started.map(|container| Instance {
+                    id: container.id(),
+                    exit: Box::pin(container.clone().exit(log)),
+                    handle: Handle::Docker(container),
                 })
             }
             Runner::Local(program, args) => {
                 let dir = self.container.working_dir.clone();
-                let plan = Plan { program, args, env: env.clone(), dir };
+                let process = ProcessSpec { program, args, env: env.clone(), dir };
                 let spawned =
-                    plan.spawn(&local.launcher, &machine.mark, pod.network.spawner()).await;
+                    process.spawn(&local.launcher, &machine.mark, pod.network.spawner()).await;
                 spawned.and_then(|child| child::watch(child, log)).map_err(|err| {
                     let why = format!("could not start the program: {err}");
                     NotStarted::new("RunContainerError", why)

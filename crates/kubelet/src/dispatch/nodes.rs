@@ -1,4 +1,4 @@
-//! Which nodes are ours: this machine, and nodes that are labelled as simulated.
+//! Tracks the kubelet's nodes: this machine, and nodes that are labelled as simulated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource as _;
 use kube::runtime::watcher::Event;
 
-use super::tasks::{self, DesiredState};
-use super::{Dispatcher, node_name};
-use crate::node::{self, SIMULATED_LABEL};
+use super::Dispatcher;
+use super::pods::node_name;
+use crate::node;
+use crate::pod_task::{DesiredState, set_desired};
+use crate::settings::SIMULATED_LABEL;
 
 impl Dispatcher {
     /// Registers the node of this machine again, in the background.
@@ -43,7 +45,7 @@ impl Dispatcher {
         }
     }
 
-    /// Notes a node. Any node with the label is simulated.
+    /// Handles a new version of a node. Every node with the label is simulated.
     fn node(&mut self, node: Undecoded<Node>) {
         let Some(node) = node.decode() else { return };
         let name = node.metadata.name.clone().unwrap_or_default();
@@ -57,13 +59,13 @@ impl Dispatcher {
         }
     }
 
-    /// Notes that a node is not simulated, or not any more. One that is gone takes its pods with it, as a machine does.
+    /// Handles a node that is not simulated, or not any more. Its pods end with it, as on a machine that is switched off.
     fn node_gone(&mut self, name: &str) {
         if self.simulated.remove(name) {
             self.machine.set_node_address(name, None);
             let on_it = self.running.values().filter(|running| running.node == name);
             on_it.for_each(|running| {
-                tasks::set(&running.desired, DesiredState::Deleted(Duration::ZERO));
+                set_desired(&running.desired, DesiredState::Deleted(Duration::ZERO));
             });
         }
     }

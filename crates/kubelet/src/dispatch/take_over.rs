@@ -1,4 +1,4 @@
-//! Takes over the pods of an earlier run at the start.
+//! Takes over the pods of an earlier run.
 
 use std::sync::Arc;
 
@@ -6,20 +6,21 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 
-use super::{Dispatcher, deletion, node_name, phase};
+use super::Dispatcher;
+use super::pods::{deletion, node_name, phase};
 use crate::recover;
 
 /// How many pods of an earlier run are ended at the same time.
 const IN_FLIGHT: usize = 256;
 
 impl Dispatcher {
-    /// Ends what an earlier run left, and starts the pods that it had not started.
+    /// Marks the pods as failed that ran in an earlier run, and starts those that it had not started.
     pub(super) fn take_over(&mut self, pods: Vec<Arc<Pod>>, ready: oneshot::Sender<()>) {
         let mut lost = Vec::new();
         for pod in pods {
             let is_deleted = deletion(&pod).is_some();
             let is_lost = is_deleted || phase(&pod) == "Running";
-            if is_lost && self.is_ours(node_name(&pod)) {
+            if is_lost && self.is_own_node(node_name(&pod)) {
                 let entry = self.machine.pods.insert(pod);
                 lost.push((self.machine.pod_client.pod(&entry), is_deleted));
             } else {

@@ -1,24 +1,22 @@
-//! A network that only one pod is in: it has its own `localhost`, and every port is free.
+//! A network namespace for one pod: it has its own `localhost`, and every port is free.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use k8s_openapi::api::core::v1::Pod;
 use nix::sched::{CloneFlags, unshare};
 use rtnetlink::LinkUnspec;
 use rustix::process::{getegid, geteuid};
 use tokio::net::TcpListener;
 
+use super::NetworkConfig;
 use super::forward::{self, Forwards};
-use crate::Local;
 use crate::spawner::Spawner;
-use crate::status::containers;
 
 /// The number that the loopback interface has in every network.
 const LOOPBACK: u32 = 1;
 
-/// A network namespace, there as long as its thread and the processes in it.
+/// A network namespace, which exists as long as its thread and the processes in it.
 pub(crate) struct OwnNetwork {
     spawner: Spawner,
     env: BTreeMap<String, String>,
@@ -27,7 +25,7 @@ pub(crate) struct OwnNetwork {
 }
 
 impl OwnNetwork {
-    /// Makes a network with nothing but `localhost`.
+    /// Creates a network with nothing but `localhost`.
     pub(super) async fn empty() -> io::Result<Self> {
         let spawner = Spawner::in_new_network().await?;
         let (connection, netlink, _) = spawner.run(rtnetlink::new_connection).await?;
@@ -39,15 +37,12 @@ impl OwnNetwork {
         Ok(Self { spawner, env: BTreeMap::new(), _forwards: Forwards::default() })
     }
 
-    /// Makes the network of a pod, with its host ports.
-    pub(super) async fn new(local: &Local, pod: &Pod) -> io::Result<Self> {
+    /// Creates the network of a pod, with its host ports.
+    pub(super) async fn new(config: NetworkConfig<'_>) -> io::Result<Self> {
         let mut network = Self::empty().await?;
-        for (_, container) in containers(pod) {
-            let ports = local.programs.ports(pod, container).into_iter();
-            let named = ports.filter(|port| !port.env.is_empty());
-            network.env.extend(named.map(|port| (port.env, port.port.to_string())));
-        }
-        network._forwards = forward::start(&network.spawner, local, pod).await?;
+        network._forwards = forward::start(&network.spawner, &config).await?;
+        let named = config.program_ports.into_iter().filter(|port| !port.env.is_empty());
+        network.env.extend(named.map(|port| (port.env, port.port.to_string())));
         Ok(network)
     }
 
@@ -69,8 +64,8 @@ impl OwnNetwork {
     }
 }
 
-/// Lets a process that is not root's make networks: it becomes the first in a user namespace, with the same user.
-/// Call it before any thread is started. Where it fails nothing has changed, and pods use the host's network.
+/// Allows a process of an ordinary user to create networks: it becomes the first in a user namespace, with the same user.
+/// Call it before any thread is started. If it fails, nothing has changed, and pods use the host's network.
 pub fn allow_for_ordinary_users() -> io::Result<()> {
     let (user, group) = (geteuid(), getegid());
     if user.is_root() {

@@ -1,16 +1,16 @@
-//! The host's network, shared by pods: everyone needs other ports than the usual ones.
+//! The host's network, shared by pods: each needs ports of its own instead of the usual ones.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Container;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Local;
+use super::{NetworkConfig, ProgramPort};
 use crate::status::containers;
 
-/// What a pod has of the host's network.
+/// The part of the host's network that a pod uses.
 pub(crate) struct SharedNetwork {
     /// Ports of in-process programs, by their usual numbers.
     reserved: BTreeMap<u16, std::net::TcpListener>,
@@ -21,12 +21,12 @@ pub(crate) struct SharedNetwork {
 }
 
 impl SharedNetwork {
-    /// Takes free ports for the in-process programs of a pod.
-    pub(super) fn new(local: &Local, pod: &Pod) -> io::Result<Self> {
+    /// Reserves free ports for the in-process programs of a pod.
+    pub(super) fn new(config: NetworkConfig<'_>) -> io::Result<Self> {
         let mut network =
             Self { reserved: BTreeMap::new(), env: BTreeMap::new(), host_ports: BTreeMap::new() };
-        for (_, container) in containers(pod) {
-            network.reserve(local, pod, container)?;
+        config.program_ports.into_iter().try_for_each(|port| network.reserve(port))?;
+        for (_, container) in containers(config.pod) {
             for port in container.ports.iter().flatten() {
                 let number = |port: i32| u16::try_from(port).ok();
                 let (inside, outside) =
@@ -37,21 +37,19 @@ impl SharedNetwork {
         Ok(network)
     }
 
-    fn reserve(&mut self, local: &Local, pod: &Pod, container: &Container) -> io::Result<()> {
-        for port in local.programs.ports(pod, container) {
-            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            listener.set_nonblocking(true)?;
-            if !port.env.is_empty() {
-                self.env.insert(port.env, listener.local_addr()?.port().to_string());
-            }
-            self.reserved.insert(port.port, listener);
+    fn reserve(&mut self, port: ProgramPort) -> io::Result<()> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        if !port.env.is_empty() {
+            self.env.insert(port.env, listener.local_addr()?.port().to_string());
         }
+        self.reserved.insert(port.port, listener);
         Ok(())
     }
 
     pub(super) fn env(&self, container: &Container) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
-        // A program cannot listen where it is used to: many would.
+        // The usual port of a program may be taken by another pod, so this variable names the one to listen on.
         let port = container.ports.iter().flatten().find_map(|port| port.host_port);
         env.extend(port.map(|port| ("PORT".to_owned(), port.to_string())));
         env

@@ -1,7 +1,7 @@
-//! UDP packets into the network of a pod, and back to who sent them.
+//! UDP packets into the network of a pod, and the replies back to their clients.
 //!
-//! Each client has a socket of its own inside, so that the program there can tell them apart and its answers find their
-//! way. Clients that are silent are forgotten; there is room for so many, and then the most silent one goes.
+//! Each client has a socket of its own inside, so that the program can tell clients apart and its replies reach the right one.
+//! A client that is silent for a while is removed, and so is the one that was silent longest when there are too many.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,63 +13,74 @@ use tokio::net::UdpSocket;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::forward::SocketBackoff;
 use crate::spawner::Spawner;
 
 /// How many clients one host port has at the same time.
 const CLIENTS: usize = 1024;
-/// A client that is silent for so long is forgotten.
+/// How long a client may be silent before it is removed.
 const SILENT_FOR: Duration = Duration::from_secs(120);
-const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// The largest packet there is.
+/// How often silent clients are removed.
+const EXPIRE_EVERY: Duration = Duration::from_secs(15);
+/// The size of the largest packet.
 const PACKET: usize = 65_536;
 
 struct Client {
     inner: Arc<UdpSocket>,
-    heard: Arc<Mutex<Instant>>,
-    _answers: AbortOnDropHandle<()>,
+    /// When a packet last came or went.
+    active_at: Arc<Mutex<Instant>>,
+    replies: AbortOnDropHandle<()>,
 }
 
-/// Carries every packet to a port inside, and every answer back.
-pub(super) async fn forward(outer: UdpSocket, inside: Spawner, port: u16) {
-    let outer = Arc::new(outer);
+/// Carries every packet to a port inside, and every reply back.
+pub(super) async fn forward(outer: Arc<UdpSocket>, inside: Spawner, port: u16) {
+    let mut backoff = SocketBackoff::default();
     let mut clients: HashMap<SocketAddr, Client> = HashMap::new();
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut expiry = tokio::time::interval(EXPIRE_EVERY);
     let mut packet = vec![0; PACKET];
     loop {
         let received = tokio::select! {
             received = outer.recv_from(&mut packet) => received,
-            _ = look.tick() => {
-                clients.retain(|_, client| heard(client).elapsed() < SILENT_FOR);
+            _ = expiry.tick() => {
+                clients.retain(|_, client| active_at(client).elapsed() < SILENT_FOR);
                 continue;
             }
         };
-        // An answer that did not reach its client is reported here, and is not our business.
-        let Ok((length, from)) = received else { continue };
-        if !clients.contains_key(&from) {
+        let (length, from) = match received {
+            Ok(packet) => packet,
+            // An earlier reply did not reach its client.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) => {
+                backoff.wait("receive a packet", port, &error).await;
+                continue;
+            }
+        };
+        backoff.reset();
+        if clients.get(&from).is_none_or(|client| client.replies.is_finished()) {
             make_room(&mut clients);
             let Ok(client) = open(&outer, &inside, port, from).await else { continue };
             clients.insert(from, client);
         }
         if let Some(client) = clients.get(&from) {
-            *client.heard.lock().expect("no one panics while holding it") = Instant::now();
+            *client.active_at.lock().expect("no code panics while holding it") = Instant::now();
             let _ = client.inner.send(&packet[..length]).await;
         }
     }
 }
 
-fn heard(client: &Client) -> Instant {
-    *client.heard.lock().expect("no one panics while holding it")
+fn active_at(client: &Client) -> Instant {
+    *client.active_at.lock().expect("no code panics while holding it")
 }
 
 fn make_room(clients: &mut HashMap<SocketAddr, Client>) {
     if clients.len() >= CLIENTS {
         let most_silent =
-            clients.iter().min_by_key(|(_, client)| heard(client)).map(|(from, _)| *from);
+            clients.iter().min_by_key(|(_, client)| active_at(client)).map(|(from, _)| *from);
         most_silent.and_then(|from| clients.remove(&from));
     }
 }
 
-/// Opens a socket inside for a client, and sends back what comes to it.
+/// Opens a socket inside for a client, and sends back the replies that it receives.
 async fn open(
     outer: &Arc<UdpSocket>,
     inside: &Spawner,
@@ -83,22 +94,30 @@ async fn open(
         Ok(socket)
     });
     let inner = Arc::new(UdpSocket::from_std(inner.await?)?);
-    let heard = Arc::new(Mutex::new(Instant::now()));
-    let answers = answer(Arc::clone(&inner), Arc::clone(outer), client, Arc::clone(&heard));
-    Ok(Client { inner, heard, _answers: AbortOnDropHandle::new(tokio::spawn(answers)) })
+    let active_at = Arc::new(Mutex::new(Instant::now()));
+    let replies = reply(Arc::clone(&inner), Arc::clone(outer), client, Arc::clone(&active_at));
+    Ok(Client { inner, active_at, replies: AbortOnDropHandle::new(tokio::spawn(replies)) })
 }
 
-async fn answer(
+/// Sends replies back to a client, until the socket inside fails; the client's next packet opens another.
+async fn reply(
     inner: Arc<UdpSocket>,
     outer: Arc<UdpSocket>,
     client: SocketAddr,
-    heard: Arc<Mutex<Instant>>,
+    active_at: Arc<Mutex<Instant>>,
 ) {
     let mut packet = vec![0; PACKET];
     loop {
-        // Nobody listens inside yet: the packet is lost, as packets are.
-        let Ok(length) = inner.recv(&mut packet).await else { continue };
-        *heard.lock().expect("no one panics while holding it") = Instant::now();
+        let length = match inner.recv(&mut packet).await {
+            Ok(length) => length,
+            // The program does not listen yet: the packet is lost, as UDP packets may be.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) => {
+                tracing::debug!(%client, %error, "could not receive replies to a client");
+                return;
+            }
+        };
+        *active_at.lock().expect("no code panics while holding it") = Instant::now();
         let _ = outer.send_to(&packet[..length], client).await;
     }
 }

@@ -7,33 +7,33 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
 use crate::client::PodHandle;
-use crate::kubelet::Machine;
+use crate::machine::Machine;
 use crate::recover;
 
-/// What is to become of a pod.
+/// The state that a pod is to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     /// It runs.
     Running,
-    /// It is deleted: it may take this long to end, and then its object goes.
+    /// It is deleted: it may take this long to terminate, and then its object is removed.
     Deleted(Duration),
-    /// Its object is gone: it ends at once.
+    /// Its object no longer exists: it is killed.
     Gone,
-    /// The kubelet stops: it may take this long to end, and its object stays as it is.
+    /// The kubelet stops: it may take this long to terminate, and its object stays as it is.
     Left(Duration),
 }
 
 /// A pod to be run.
 #[derive(Clone)]
-pub(crate) struct Task {
+pub(crate) struct PodTask {
     pub(crate) object: PodHandle,
     /// The pod as it was when it was bound.
     pub(crate) pod: Arc<Pod>,
     pub(crate) desired: watch::Receiver<DesiredState>,
 }
 
-impl Task {
-    /// Waits until the pod is not to run any more.
+impl PodTask {
+    /// Waits until the pod is no longer to run.
     pub(crate) async fn until_unwanted(&mut self) -> DesiredState {
         match self.desired.wait_for(|desired| *desired != DesiredState::Running).await {
             Ok(desired) => *desired,
@@ -43,29 +43,29 @@ impl Task {
 }
 
 /// Changes the desired state of a pod.
-pub(super) fn set(sender: &watch::Sender<DesiredState>, desired: DesiredState) {
+pub(crate) fn set_desired(sender: &watch::Sender<DesiredState>, desired: DesiredState) {
     sender.send_if_modified(|now| std::mem::replace(now, desired) != desired);
 }
 
-/// Runs a pod until it is gone. One whose task panics has failed: what it ran ended with the task.
-pub(super) async fn run_or_fail<Fut>(
+/// Runs a pod until it is deleted. A pod whose task panics fails, since its processes are killed with the task.
+pub(crate) async fn run_or_fail<Fut>(
     machine: Arc<Machine>,
-    task: Task,
-    run: impl FnOnce(Arc<Machine>, Task) -> Fut,
+    task: PodTask,
+    run: impl FnOnce(Arc<Machine>, PodTask) -> Fut,
 ) where
     Fut: Future<Output = ()>,
 {
-    let (of_failure, failed) = (Arc::clone(&machine), task.clone());
-    let Err(cause) = process::catch_panic(run(machine, task)).await else { return };
-    let key = failed.object.entry.key.clone();
-    tracing::error!(pod = %key, cause, "the task of a pod ended; the pod has failed");
+    let running = run(Arc::clone(&machine), task.clone());
+    let Err(cause) = process::catch_panic(running).await else { return };
+    let key = task.object.entry.key.clone();
+    tracing::error!(pod = %key, cause, "the task of a pod panicked; the pod has failed");
     let message = format!("the task that ran the pod ended: {cause}");
-    let ending = || fail(&of_failure, failed.clone(), &message);
-    of_failure.context.supervisor.complete(format!("end of pod {key}"), ending).await;
+    let ending = || fail(&machine, task.clone(), &message);
+    machine.context.supervisor.complete(format!("end of pod {key}"), ending).await;
 }
 
-/// Lets a pod fail that nothing runs any more, and removes it when it is deleted.
-async fn fail(machine: &Machine, mut task: Task, message: &str) {
+/// Marks a pod as failed whose task has panicked, and removes it when it is deleted.
+async fn fail(machine: &Machine, mut task: PodTask, message: &str) {
     if *task.desired.borrow() == DesiredState::Running {
         recover::fail(&task.object, "TaskPanicked", message).await;
     }
