@@ -1,6 +1,6 @@
 //! `cargo xtask bench NAME --against REV`: the figures of this checkout next to those of another revision.
 //!
-//! Both are built, and run in turn, so that whatever else happens on the machine happens to both. The other revision is a
+//! Both are built, and run alternately, so that other load on the machine affects both. The other revision is a
 //! worktree in the cache; its bench is its own, and only the tables that it writes are compared.
 
 mod table;
@@ -16,7 +16,7 @@ use table::{Comparison, Report};
 /// How often each revision is measured.
 const ROUNDS: usize = 5;
 
-/// What a comparison was asked for.
+/// The options of a comparison.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     revision: String,
@@ -53,7 +53,7 @@ fn take(args: &mut Vec<String>, option: &str) -> anyhow::Result<Option<String>> 
     Ok(Some(args.remove(at)))
 }
 
-/// Builds both revisions, measures them in turn, and prints their medians side by side.
+/// Builds both revisions, measures them alternately, and prints their medians side by side.
 pub(crate) fn compare(options: &Options) -> anyhow::Result<()> {
     let commit = commit(&options.revision)?;
     let short = &commit[..12];
@@ -66,7 +66,7 @@ pub(crate) fn compare(options: &Options) -> anyhow::Result<()> {
         )?;
     }
     let own = Checkout { root: run::root(), target: run::target() };
-    // The other revisions share a folder of what is built, so that the programs are set apart at once.
+    // The other revisions share a folder of what is built, so the program is copied away at once.
     let folder = cache.join("programs");
     std::fs::create_dir_all(&folder)?;
     let before = other.build(&folder.join(short))?;
@@ -75,7 +75,7 @@ pub(crate) fn compare(options: &Options) -> anyhow::Result<()> {
     let (mut befores, mut nows) = (Vec::new(), Vec::new());
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
-        // Neither is always the one that finds the machine warm.
+        // Neither is always the first, which finds caches cold.
         for is_own in [round % 2 == 1, round % 2 == 0] {
             let (checkout, program, reports) =
                 if is_own { (&own, &now, &mut nows) } else { (&other, &before, &mut befores) };
@@ -102,7 +102,7 @@ fn commit(revision: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(found.stdout)?.trim().to_owned())
 }
 
-/// A revision's files, and where they are built.
+/// The files of a revision, and the folder of its build.
 struct Checkout {
     root: PathBuf,
     target: PathBuf,
@@ -129,13 +129,13 @@ mod tests {
 
     #[test]
     fn the_revision_is_taken_out_of_the_options_of_the_bench() {
-        let asked =
+        let parsed =
             Options::parse(&words("engine --pods 10 --against main~2 --seconds 1")).unwrap();
         let (revision, bench) = ("main~2".to_owned(), words("engine --pods 10 --seconds 1"));
-        assert_eq!(asked, Some(Options { revision, rounds: 5, bench }));
-        let asked = Options::parse(&words("--against=v1 --rounds=1 allocate")).unwrap();
+        assert_eq!(parsed, Some(Options { revision, rounds: 5, bench }));
+        let parsed = Options::parse(&words("--against=v1 --rounds=1 allocate")).unwrap();
         let expected = Options { revision: "v1".to_owned(), rounds: 1, bench: words("allocate") };
-        assert_eq!(asked, Some(expected));
+        assert_eq!(parsed, Some(expected));
         assert_eq!(Options::parse(&words("engine --pods 10")).unwrap(), None);
         assert!(Options::parse(&words("engine --against")).is_err());
         assert!(Options::parse(&words("engine --against main --rounds 0")).is_err());

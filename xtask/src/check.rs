@@ -1,4 +1,4 @@
-//! `cargo xtask check`: all that can be checked without running the tests.
+//! Runs `cargo xtask check`: every check but the tests.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn deny() -> anyhow::Result<()> {
         eprintln!("cargo-deny is missing; installing it (some minutes, once)");
         run::cargo(&["install", "--locked", "--quiet", "cargo-deny@0.20.2"])?;
     }
-    // A build fetches only what its own platform needs; the check looks at every platform.
+    // A build fetches only what its own platform needs; the check covers every platform.
     run::cargo(&["fetch", "--locked", "--quiet"])?;
     run::cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])?;
     // The database of advisories comes from outside the package registries, which not every machine reaches.

@@ -1,54 +1,34 @@
-//! Kubernetes' own conformance tests, as a judge of the embedded engine.
+//! Runs Kubernetes' own conformance tests against the embedded engine.
 //!
-//! `e2e.test` is built from the Go modules and run unmodified against `plimsoll up`. The engine alone runs no pods
-//! that anything can wait for, so the real scheduler and KWOK play one node beside it, as they do on the cluster that
-//! the same tests were first seen to pass on.
+//! `e2e.test` is built from the Go modules and run unmodified against `plimsoll up`. No pod runs a program: KWOK simulates the nodes, as it does
+//! on the real Kubernetes that the same tests pass on (`--real`).
 
-use std::fmt::Write;
-use std::path::PathBuf;
+mod groups;
+mod page;
+mod place;
+
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::kube::{Binaries, Program, free_ports, node};
-use crate::process::{Folder, Process};
+use crate::kube::{Binaries, Program};
+use crate::process::Folder;
 use crate::run;
+use place::Place;
 
-/// The groups whose tests need nothing but an API server and a pod that runs.
-const GROUPS: &str = "Watchers|CustomResourceDefinition|CustomResourcePublishOpenAPI|FieldValidation|Namespaces|\
-                      OrderedNamespaceDeletion|API chunking|Table transformation|Discovery|server version";
-/// Those of them that take under a minute together.
-const SHORT_GROUPS: &str = "Watchers|FieldValidation|Table transformation|Discovery|server version";
-/// How many tests the groups hold.
-const ALL_PASS: usize = 43;
+/// Which tests to run, and where.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Only those that take under a minute together.
+    pub short: bool,
+    /// Only those that match this regular expression.
+    pub focus: Option<String>,
+    /// On a real Kubernetes.
+    pub real: bool,
+}
 
-/// The groups of `sig-api-machinery` that are not run, and why.
-const OUT_OF_SCOPE: [(&str, &str); 8] = [
-    (
-        "AdmissionWebhook, ValidatingAdmissionPolicy, MutatingAdmissionPolicy",
-        "admission is built in; the tests run a webhook in a pod or need CEL policies",
-    ),
-    (
-        "Aggregator",
-        "the tests run an API server in a pod; the embedded API server delegates groups only to services in its own process",
-    ),
-    (
-        "CustomResourceConversionWebhook, CustomResourceFieldSelectors",
-        "the tests need a webhook in a pod",
-    ),
-    ("CustomResourceValidationRules", "CEL rules are not implemented"),
-    ("ResourceQuota", "quotas are stored but not enforced"),
-    ("API priority and fairness", "not needed for one user on one machine"),
-    (
-        "Garbage collector",
-        "the tests need the ReplicationController, Deployment and Job controllers",
-    ),
-    ("Watchers: compacted away", "the test waits more than ten minutes for compaction"),
-];
-
-/// One test and how it went.
+/// The outcome of one test.
 struct Outcome {
     name: String,
     passed: bool,
@@ -56,16 +36,22 @@ struct Outcome {
     message: String,
 }
 
-/// Runs the tests against the embedded engine. The full run writes `docs/conformance.md`.
-pub fn command(short: bool) -> anyhow::Result<()> {
-    let binaries =
-        Binaries::build(&[Program::Kubectl, Program::Scheduler, Program::Kwok, Program::E2e])?;
-    // The same build as that of the tests, so that nothing is built twice.
-    run::cargo(&["test", "--workspace", "--locked", "--quiet", "--no-run"])?;
+/// Runs the tests. The full run on the embedded engine writes `docs/conformance.md`.
+pub fn command(options: &Options) -> anyhow::Result<()> {
     let folder = Folder::new()?;
-    let engine = Running::start(&binaries, &folder)?;
-    let outcomes = judge(&binaries, &folder, &engine, if short { SHORT_GROUPS } else { GROUPS })?;
-    drop(engine);
+    let (binaries, place) = if options.real {
+        let binaries = Binaries::build(&[&Program::CLUSTER[..], &[Program::E2e]].concat())?;
+        let place = Place::real(&binaries)?;
+        (binaries, place)
+    } else {
+        let binaries = Binaries::build(&[Program::Kubectl, Program::Kwok, Program::E2e])?;
+        // The same build as that of the tests, so that nothing is built twice.
+        run::cargo(&["test", "--workspace", "--locked", "--quiet", "--no-run"])?;
+        let place = Place::embedded(&binaries, &folder)?;
+        (binaries, place)
+    };
+    let outcomes = judge(&binaries, &folder, &place, options)?;
+    drop(place);
     for outcome in outcomes.iter().filter(|o| !o.passed) {
         eprintln!(
             "FAILED {} ({:.1} s)\n  {}",
@@ -76,81 +62,28 @@ pub fn command(short: bool) -> anyhow::Result<()> {
     }
     let passed = outcomes.iter().filter(|o| o.passed).count();
     eprintln!("conformance: {passed} passed, {} failed", outcomes.len() - passed);
-    if !short {
-        std::fs::write(run::root().join("docs/conformance.md"), page(&outcomes))?;
+    let is_full = !options.short && options.focus.is_none();
+    if is_full && !options.real {
+        std::fs::write(run::root().join("docs/conformance.md"), page::render(&outcomes))?;
     }
-    if passed < outcomes.len() || outcomes.is_empty() || (!short && passed < ALL_PASS) {
+    if passed < outcomes.len() || outcomes.is_empty() || (is_full && passed < groups::COUNT) {
         bail!("{passed} conformance tests of {} passed", outcomes.len());
     }
     Ok(())
-}
-
-/// The embedded engine under test, with a scheduler and KWOK beside it.
-struct Running {
-    kubeconfig: PathBuf,
-    _parts: Vec<Process>,
-}
-
-impl Running {
-    fn start(binaries: &Binaries, folder: &Folder) -> anyhow::Result<Self> {
-        let kubeconfig = folder.join("kubeconfig");
-        let mut up = Command::new(run::target().join("debug/plimsoll"));
-        up.args([
-            "up",
-            "--api-only",
-            "--ephemeral",
-            "--listen",
-            "127.0.0.1:0",
-            "--write-kubeconfig",
-        ])
-        .arg(&kubeconfig);
-        let mut parts = vec![Process::spawn("plimsoll", folder.path(), &up)?];
-        let kubectl = || {
-            let mut command = Command::new(binaries.path(Program::Kubectl));
-            command.arg("--kubeconfig").arg(&kubeconfig);
-            command
-        };
-        let until = Instant::now() + Duration::from_secs(30);
-        while !(kubeconfig.exists()
-            && kubectl().args(["get", "--raw", "/readyz"]).output()?.status.success())
-        {
-            if parts[0].ended().is_some() || Instant::now() > until {
-                bail!(
-                    "`plimsoll up` did not get ready; its last words:\n{}",
-                    parts[0].last_words()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let [scheduler_port, kwok_port] = free_ports()?;
-        let mut scheduler = Command::new(binaries.path(Program::Scheduler));
-        scheduler.arg("--kubeconfig").arg(&kubeconfig).args([
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            &format!("--secure-port={scheduler_port}"),
-            "--kube-api-content-type=application/json",
-        ]);
-        parts.push(Process::spawn("kube-scheduler", folder.path(), &scheduler)?);
-        parts.push(binaries.kwok(folder, &kubeconfig, kwok_port)?);
-        let manifest = folder.join("node.yaml");
-        std::fs::write(&manifest, node(0))?;
-        run::command(kubectl().args(["apply", "--server-side", "-f"]).arg(&manifest))?;
-        Ok(Self { kubeconfig, _parts: parts })
-    }
 }
 
 /// Runs `e2e.test` and reads its report.
 fn judge(
     binaries: &Binaries,
     folder: &Folder,
-    engine: &Running,
-    groups: &str,
+    place: &Place,
+    options: &Options,
 ) -> anyhow::Result<Vec<Outcome>> {
     let report = folder.join("report.json");
     let mut command = Command::new(binaries.path(Program::E2e));
     command
         .arg("--kubeconfig")
-        .arg(&engine.kubeconfig)
+        .arg(&place.kubeconfig)
         .arg("--kubectl-path")
         .arg(binaries.path(Program::Kubectl));
     command.arg(format!("--ginkgo.json-report={}", report.display())).args([
@@ -159,12 +92,17 @@ fn judge(
         "--minStartupPods=0",
         "--kube-api-content-type=application/json",
         "--ginkgo.no-color",
-        "--ginkgo.timeout=30m",
-        &format!("--ginkgo.focus=sig-api-machinery.*({groups}).*Conformance"),
-        "--ginkgo.skip=compacted away",
+        "--ginkgo.timeout=3h",
     ]);
+    command.arg(match &options.focus {
+        Some(focus) => format!("--ginkgo.focus={focus}"),
+        None => format!("--ginkgo.focus={}", groups::focus(options.short)),
+    });
+    if options.focus.is_none() {
+        command.arg(format!("--ginkgo.skip={}", groups::skip()));
+    }
     let log = std::fs::File::create(folder.join("e2e.log"))?;
-    eprintln!("running Kubernetes' conformance tests: {groups}");
+    eprintln!("running Kubernetes' conformance tests");
     let status = command
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -200,26 +138,4 @@ fn name(spec: &Value) -> String {
         .flatten()
         .chain([&spec["LeafNodeText"]]);
     words.filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-}
-
-/// Writes the page that people read.
-fn page(outcomes: &[Outcome]) -> String {
-    let passed = outcomes.iter().filter(|o| o.passed).count();
-    let mut out = format!(
-        "# Conformance\n\nGenerated by `cargo xtask conformance`, which runs the unmodified Kubernetes `e2e.test` \
-         against the embedded API server.\n{passed} of {} tests passed.\n\n| test | result | seconds |\n|---|---|---|\n",
-        outcomes.len()
-    );
-    let mut rows: Vec<&Outcome> = outcomes.iter().collect();
-    rows.sort_by(|a, b| a.name.cmp(&b.name));
-    for row in rows {
-        let result = if row.passed { "passed" } else { "failed" };
-        let _ =
-            writeln!(out, "| {} | {result} | {:.1} |", row.name.replace('|', "\\|"), row.seconds);
-    }
-    out.push_str("\n## Not run\n\n| group of `sig-api-machinery` | reason |\n|---|---|\n");
-    for (group, why) in OUT_OF_SCOPE {
-        let _ = writeln!(out, "| {group} | {why} |");
-    }
-    out
 }

@@ -1,4 +1,4 @@
-//! A Docker Engine of the tests' own: on a socket in a folder of its own, without networks, with one small image.
+//! Runs a Docker Engine for the tests: on a socket in a folder of its own, without networks, with one small image.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use crate::process::{Folder, Process};
 use crate::run;
 
-/// The image that it has: a shell and little else.
+/// Its image: a shell, and the programs that copy files and listen on a port.
 pub const IMAGE: &str = "plimsoll-test:1";
 
 /// Debian's packages with the engine and with the shell that needs no library.
@@ -24,7 +24,7 @@ pub struct Docker {
 }
 
 impl Docker {
-    /// Starts an engine; installs it first where it is missing and may be.
+    /// Starts an engine; installs it first if it is missing and this may install packages.
     pub fn start() -> anyhow::Result<Self> {
         install()?;
         let folder = Folder::new()?;
@@ -48,16 +48,16 @@ impl Docker {
         Ok(docker)
     }
 
-    /// Gives where it listens.
+    /// Returns the path of its socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("docker.sock")
     }
 
-    /// Makes the image from this machine's own shell.
+    /// Builds the image from this machine's own shell.
     fn import(&self) -> anyhow::Result<()> {
         let (tar, image) = (self.folder.join("image.tar"), self.folder.join("image"));
         std::fs::create_dir_all(image.join("bin"))?;
-        for name in ["sh", "sleep"] {
+        for name in ["sh", "sleep", "tar", "nc"] {
             std::fs::copy(SHELL, image.join("bin").join(name))?;
         }
         let mut command = Command::new("tar");
@@ -89,7 +89,7 @@ fn install() -> anyhow::Result<()> {
     run::command(&mut command).context(missing)
 }
 
-/// Waits until somebody listens.
+/// Waits until the socket accepts connections.
 fn wait_for(socket: &Path, of: &mut Process) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(60);
     while std::os::unix::net::UnixStream::connect(socket).is_err() {

@@ -35,19 +35,29 @@ enum Command {
         all: bool,
     },
     /// Measure, next to the peer or the limit: `cargo xtask bench --help` lists the benches; `NAME --against REV` measures another revision too,
-    /// in turn, and prints medians of 5 (`--rounds N`) side by side
+    /// alternately, and prints medians of 5 (`--rounds N`) side by side
     #[command(disable_help_flag = true)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Start a real Kubernetes on loopback, print its kubeconfig, and stop it on Ctrl-C
-    Kube,
-    /// Run Kubernetes' own conformance tests against the embedded engine, and write docs/conformance.md
+    Kube {
+        /// Also run the controllers of workloads and Endpoints
+        #[arg(long)]
+        workloads: bool,
+    },
+    /// Run Kubernetes' own conformance tests on the embedded engine, and write docs/conformance.md
     Conformance {
         /// Only the groups that take under a minute together; writes nothing
         #[arg(long)]
         short: bool,
+        /// Only the tests whose names match this regular expression, also those that are usually left out; writes nothing
+        #[arg(long, value_name = "REGEX", conflicts_with = "short")]
+        focus: Option<String>,
+        /// Run them on a real Kubernetes, where the nodes are simulated in the same way; writes nothing
+        #[arg(long)]
+        real: bool,
     },
     /// Send generated hostile requests to a running `plimsoll up`; `cargo xtask test` sends a few thousand of them
     Hostile {
@@ -91,8 +101,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             command.extend(args.iter().map(String::as_str));
             xtask::run::cargo(&command)
         }
-        Command::Kube => kube::command(),
-        Command::Conformance { short } => conformance::command(short),
+        Command::Kube { workloads } => kube::command(workloads),
+        Command::Conformance { short, focus, real } => {
+            conformance::command(&conformance::Options { short, focus, real })
+        }
         Command::Hostile { requests, seed } => test::hostile(requests, seed),
         Command::Generate { kubernetes_types } => {
             let generate = |what: &str| {

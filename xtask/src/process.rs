@@ -1,4 +1,4 @@
-//! A program in the background: its output in a log file, stopped by its process id, gone when we are gone.
+//! Runs a program in the background, with its output in a log file. It is stopped by its process id, and ends with this process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::Context;
 
 /// A running program. It is stopped when this is dropped.
 pub struct Process {
-    /// What it is called in messages.
+    /// The name in messages.
     pub name: String,
     child: Child,
     log: PathBuf,
@@ -20,7 +20,7 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let file =
             File::create(&log).with_context(|| format!("could not make {}", log.display()))?;
-        // `setpriv` (util-linux) asks the kernel to end the program when this process is gone, however it went.
+        // `setpriv` (util-linux) makes the kernel end the program when this process ends, even if it is killed.
         let mut bound = Command::new("setpriv");
         bound
             .args(["--pdeathsig", "KILL", "--"])
@@ -33,19 +33,19 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// Tells how it ended, if it has.
+    /// Returns how it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Gives the last lines it printed.
+    /// Returns the last lines it printed.
     pub fn last_words(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// Gives its resident memory in KiB.
+    /// Returns its resident memory in KiB.
     pub fn resident_kib(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line =
@@ -56,7 +56,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -66,7 +66,7 @@ impl Drop for Process {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder.
+    /// Creates the folder.
     pub fn new() -> anyhow::Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
         let path = std::env::temp_dir().join(format!("plimsoll-{}-{now}", std::process::id()));
@@ -75,12 +75,12 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Gives the path of a file in it.
+    /// Returns the path of a file in it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Gives its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A Python with grpcio, for the client that matchmakers in Python are: made once, outside the checkout.
+//! Installs a Python with grpcio, for tests with clients in Python: once, outside the checkout.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::bail;
 
 use crate::kube;
 
-/// What is installed, from PyPI.
+/// The packages to install, from PyPI.
 const PACKAGES: [&str; 2] = ["grpcio==1.85.1", "grpcio-tools==1.85.1"];
 
-/// Gives the interpreter; makes it when it is missing.
+/// Returns the interpreter; installs it if it is missing.
 pub fn interpreter() -> anyhow::Result<PathBuf> {
     let folder = kube::cache()?.join("python").join(PACKAGES.join("_"));
     let interpreter = folder.join("bin/python");

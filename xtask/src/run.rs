@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Gives the project's root.
+/// Returns the project's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -13,7 +13,7 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Gives the folder into which cargo builds.
+/// Returns the folder into which cargo builds.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -42,7 +42,7 @@ pub fn output(program: &str, args: &[&str]) -> anyhow::Result<String> {
 pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);
     eprintln!("+ {shown}");
-    // What cargo says of xtask is not for what xtask starts: some build scripts look, and would run again, with all that needs them.
+    // Variables that cargo sets for xtask are not passed on: some build scripts depend on them, and would run again.
     let of_xtask = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
         if of_xtask.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {

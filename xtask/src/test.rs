@@ -5,25 +5,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xtask::docker::Docker;
 use xtask::kube::{Binaries, Cluster, Options, Program};
-use xtask::{conformance, docker, python, run};
+use xtask::{conformance, docker, prometheus, python, run, servers};
 
 /// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
 pub(crate) fn run(filter: Option<&str>) -> anyhow::Result<()> {
     tests(filter)?;
     // A filter names tests of our own; without one, the short part of Kubernetes' conformance tests follows.
-    if filter.is_none() { conformance::command(true) } else { Ok(()) }
+    if filter.is_none() {
+        conformance::command(&conformance::Options { short: true, ..Default::default() })
+    } else {
+        Ok(())
+    }
 }
 
 /// Runs everything there is, which takes most of an hour.
 pub(crate) fn with_long_suites() -> anyhow::Result<()> {
     tests(None)?;
     random_cases()?;
-    conformance::command(false)?;
+    conformance::command(&conformance::Options::default())?;
     hostile(HOSTILE_REQUESTS, None)
 }
 
-/// How many hostile requests the long suite sends.
-pub(crate) const HOSTILE_REQUESTS: u64 = 50_000;
+/// The number of attacks of the long suite. Some only open connections, so that a little fewer requests are sent.
+pub(crate) const HOSTILE_REQUESTS: u64 = 52_000;
 
 /// The crates whose tests draw random cases, and the targets that have them.
 const WITH_RANDOM_CASES: [(&str, &str); 4] = [
@@ -48,9 +52,10 @@ fn random_cases() -> anyhow::Result<()> {
 /// Runs the tests of the workspace beside a real Kubernetes.
 fn tests(filter: Option<&str>) -> anyhow::Result<()> {
     let binaries = Binaries::build(&Program::CLUSTER)?;
+    Binaries::build(&[Program::OldKubectl])?;
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    // Random cases are the same in every run: luck finds bugs when somebody looks for them, not when somebody lands.
+    // Random cases are the same in every run, so that a run fails only because of a change. New cases are for a run of their own.
     command.env("PROPTEST_RNG_SEED", "20261116");
     // A cluster of the user's own is used as it is; otherwise one is started, once for all tests.
     let cluster = match std::env::var_os(KUBECONFIG) {
@@ -61,14 +66,28 @@ fn tests(filter: Option<&str>) -> anyhow::Result<()> {
         command.env(KUBECONFIG, &cluster.kubeconfig);
     }
     command.env("PLIMSOLL_TEST_KUBECTL", binaries.path(Program::Kubectl));
+    command.env("PLIMSOLL_TEST_KUBECTL_OLD", binaries.path(Program::OldKubectl));
     command.env("PLIMSOLL_TEST_PYTHON", python::interpreter()?);
     let docker = match std::env::var_os(DOCKER) {
         Some(_) => None,
-        // Where there cannot be one, the tests say what they skip; in continuous integration that is a failure.
+        // Where there cannot be one, the tests print what they skip; in continuous integration that is a failure.
         None => Docker::start().inspect_err(|err| eprintln!("{err:#}")).ok(),
     };
     if let Some(docker) = &docker {
         command.env(DOCKER, docker.socket()).env("PLIMSOLL_TEST_DOCKER_IMAGE", docker::IMAGE);
+    }
+    if std::env::var_os(PROMETHEUS).is_none() {
+        match prometheus::program() {
+            Ok(program) => drop(command.env(PROMETHEUS, program)),
+            Err(err) => eprintln!("{err:#}"),
+        }
+    }
+    command.envs(servers::variables());
+    // Moto takes any credentials, and the tests take those of the environment, as users do.
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+        if std::env::var_os(name).is_none() {
+            command.env(name, "test");
+        }
     }
     // Twenty thousand take minutes, since each allocator that starts again reads every server: continuous integration has them.
     if std::env::var_os("PLIMSOLL_TEST_CHAOS").is_none() {
@@ -97,6 +116,9 @@ const KUBECONFIG: &str = "PLIMSOLL_TEST_KUBECONFIG";
 
 /// Names the socket of the Docker Engine that tests may use.
 const DOCKER: &str = "PLIMSOLL_TEST_DOCKER";
+
+/// Names the Prometheus that tests start.
+const PROMETHEUS: &str = "PLIMSOLL_TEST_PROMETHEUS";
 
 /// Lets the test that compares the documentation with the program's output write the output instead.
 pub(crate) fn write_documented_output() -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! What no compiler checks: crate dependencies, circles of modules, paths in the documentation, where time is read.
+//! Checks rules that no compiler checks: crate dependencies, circles of modules, paths in the documentation, and the use of time and
+//! random numbers.
 
 mod arrows;
 mod cycles;
@@ -15,27 +16,31 @@ pub(crate) fn all() -> anyhow::Result<()> {
     arrows::check()?;
     cycles::check()?;
     paths::check()?;
-    clocks()
+    sources_of_time_and_chance()
 }
 
-/// The ways to read the wall clock.
-const WALL_CLOCKS: [&str; 4] = ["Timestamp::now", "SystemTime::now", "Zoned::now", "Utc::now"];
+/// The ways to read the wall clock or to draw random numbers.
+const FORBIDDEN: [&str; 5] =
+    ["Timestamp::now", "SystemTime::now", "Zoned::now", "Utc::now", "fastrand::"];
 
-/// Where the wall clock may be read: in the clock itself, and for the modules of autoscalers.
-const READERS: [&str; 2] = ["crates/process/src/clock.rs", "crates/connect/src/wasm/wasi.rs"];
+/// Where they may be used: in the clock and the random source themselves, and for the modules of autoscalers.
+const EXEMPT: [&str; 2] = ["crates/process/src/clock.rs", "crates/process/src/random.rs"];
 
-/// Checks that the crates take the time from the clock that they are given.
-fn clocks() -> anyhow::Result<()> {
+/// Checks that the crates take time and random numbers from the sources that they are given.
+fn sources_of_time_and_chance() -> anyhow::Result<()> {
     let root = run::root();
     for file in sources(&root.join("crates"))? {
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
-        if READERS.contains(&name.as_str()) {
+        if EXEMPT.contains(&name.as_str()) {
             continue;
         }
         let text =
             std::fs::read_to_string(&file).with_context(|| format!("could not read {name}"))?;
-        if let Some(line) = wall_clock(&text) {
-            bail!("{name}:{line} reads the wall clock: take a `process::Clock` from the settings");
+        if let Some(line) = forbidden_call(&text) {
+            bail!(
+                "{name}:{line} reads the wall clock or draws random numbers: take a `process::Clock` or \
+                 `process::Random` from the settings"
+            );
         }
     }
     Ok(())
@@ -96,11 +101,11 @@ fn without_tests(text: &str) -> String {
     code.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Finds the first line that reads the wall clock, before the tests at the end.
-fn wall_clock(text: &str) -> Option<usize> {
+/// Finds the first line with a forbidden call, before the tests at the end.
+fn forbidden_call(text: &str) -> Option<usize> {
     let code = without_tests(text);
     let code = code.lines().enumerate();
-    let reads = |line: &str| WALL_CLOCKS.iter().any(|clock| line.contains(clock));
+    let reads = |line: &str| FORBIDDEN.iter().any(|call| line.contains(call));
     code.filter(|(_, line)| !line.trim_start().starts_with("//"))
         .find(|(_, line)| reads(line))
         .map(|(index, _)| index + 1)
@@ -112,9 +117,9 @@ mod tests {
 
     #[test]
     fn a_part_that_reads_the_wall_clock_itself_is_found() {
-        assert_eq!(wall_clock("fn a() {}\nlet now = jiff::Timestamp::now();\n"), Some(2));
-        assert_eq!(wall_clock("// Timestamp::now\nfn a() {}\n"), None);
-        assert_eq!(wall_clock("#[cfg(test)]\nmod tests { SystemTime::now() }\n"), None);
+        assert_eq!(forbidden_call("fn a() {}\nlet now = jiff::Timestamp::now();\n"), Some(2));
+        assert_eq!(forbidden_call("// Timestamp::now\nfn a() {}\n"), None);
+        assert_eq!(forbidden_call("#[cfg(test)]\nmod tests { SystemTime::now() }\n"), None);
         let modules: Vec<_> =
             test_modules("mod a;\n#[cfg(test)]\nmod crash;\n#[cfg(test)]\nmod tests {").collect();
         assert_eq!(modules, ["crash"]);

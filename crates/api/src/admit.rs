@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::schema::Schema;
 use crate::{CauseType, Problem, decode};
 
-/// Gives an object what every object has: `metadata`, and no nulls where its `spec` may as well say nothing. The part at
+/// Adds to an object what every object has: `metadata`, and no nulls in its `spec` where a field may be absent. The part at
 /// the pointer `opaque` is kept to the letter.
 pub(crate) fn tidy(value: &mut Value, opaque: Option<&str>) {
     let Some(map) = value.as_object_mut() else { return };
@@ -51,7 +51,7 @@ pub(crate) fn fit(value: &mut Value, schema: &Schema) -> Result<(), Vec<Problem>
     done(schema.check(value))
 }
 
-/// Turns a list of problems into an answer.
+/// Returns an error if there are problems.
 pub(crate) fn done(problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }

@@ -40,19 +40,19 @@ pub const FLEET_LABEL: &str = "agones.dev/fleet";
 pub const GAME_SERVER_SET_LABEL: &str = "agones.dev/gameserverset";
 /// The finalizer that holds a game server until its pod is gone.
 pub const FINALIZER: &str = "agones.dev/controller";
-/// The annotation that says which release of the SDK an object was made for.
+/// The annotation with the SDK version that an object was created for.
 pub const SDK_VERSION_ANNOTATION: &str = "agones.dev/sdk-version";
-/// The annotation that says where a game server in development runs.
+/// The annotation with the address of a game server in development.
 pub const DEV_ADDRESS_ANNOTATION: &str = "agones.dev/dev-address";
-/// The annotation that says when a game server was last allocated.
+/// The annotation with the time of the last allocation of a game server.
 pub const LAST_ALLOCATED_ANNOTATION: &str = "agones.dev/last-allocated";
-/// The annotation that says when a game server got into the state Error.
+/// The annotation with the time at which a game server got into the state Error.
 pub const ERRORED_AT_ANNOTATION: &str = "agones.dev/errored-at";
-/// The annotation that says how many game servers in a row failed soon after they were made, before this one took their place.
+/// The annotation with the number of game servers in a row that failed soon after they were created, before this one replaced them.
 pub const FAILED_BEFORE_ANNOTATION: &str = "plimsoll.dev/failed-before";
 /// The annotation of a game server whose pod is being deleted: it keeps its players, and gets no more.
 pub const LEAVING_ANNOTATION: &str = "plimsoll.dev/leaving";
-/// The annotation that asks for upstream's exact sizes: see `docs/compatibility.md`.
+/// The annotation that enables upstream's exact sizes: see `docs/compatibility.md`.
 pub const COMPAT_ANNOTATION: &str = "plimsoll.dev/compat";
 /// The release of Agones whose wire we speak.
 pub const SDK_VERSION: &str = "1.61.0";
@@ -67,7 +67,7 @@ pub enum Scheduling {
     Distributed,
 }
 
-/// What is written onto Allocated game servers beyond the wanted number of replicas.
+/// Labels and annotations for Allocated game servers beyond the desired number of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationOverflow {
     /// Labels to add to the game server.

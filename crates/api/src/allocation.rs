@@ -1,4 +1,4 @@
-//! `allocation.agones.dev/v1`: asking for a game server.
+//! `allocation.agones.dev/v1`: requests for game servers.
 
 mod actions;
 mod dialect;

@@ -1,4 +1,4 @@
-//! Turns JSON into our types, and says exactly where it does not fit.
+//! Converts JSON into typed objects, with the exact path of each mismatch.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

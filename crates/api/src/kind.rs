@@ -1,4 +1,4 @@
-//! What both engines and `evaluate` know of a kind: its names, its CRD and its admission.
+//! A kind as both engines and `evaluate` use it: its names, its CRD and its admission.
 
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::Problem;
 
-/// A kind that Plimsoll brings along, as both engines and `evaluate` see it.
+/// A kind that Plimsoll defines, for engines and `evaluate`.
 pub struct Kind {
     /// The API group, such as `agones.dev`.
     pub group: &'static str,
@@ -20,18 +20,18 @@ pub struct Kind {
     pub scope: Scope,
     /// Makes the CRD; absent for a kind that is never stored.
     pub crd: Option<fn() -> CustomResourceDefinition>,
-    /// Takes out of an object what its sender did not mean to say: the empty texts that Go clients write for fields that nobody set,
-    /// and a status that is written apart. It never fails, and `admit` begins with it.
+    /// Removes unset fields from an object: the empty strings that Go clients write for them, and a status that is written
+    /// separately. It never fails, and `admit` begins with it.
     pub prepare: fn(&mut Value, &Admission<'_>),
-    /// Does to an object what the mutating and validating webhooks of a cluster would do: settles dialects, fills in
-    /// defaults, and checks. On an error the object is unusable, and nothing may be stored. It comes before the CRD's
-    /// schema has its say, which would prune the fields that only a dialect has.
+    /// Does what the mutating and validating webhooks of a cluster would do: converts dialects, fills in defaults, and
+    /// validates. On an error the object is unusable, and nothing may be stored. It comes before the CRD's
+    /// schema, which would prune the fields that only a dialect has.
     pub admit: fn(&mut Value, &Admission<'_>) -> Result<(), Vec<Problem>>,
 }
 
 impl Kind {
-    /// Whether an API server asks about changed objects, too. Every state of a game server is a write, and none of them is asked
-    /// about: upstream's webhooks look at its creation only.
+    /// Whether the webhooks also admit updates. A game server is written at each change of its state, and none of these writes is sent
+    /// to a webhook: upstream's webhooks admit only its creation.
     pub fn asks_about_changes(&self) -> bool {
         self.kind != "GameServer"
     }
@@ -46,7 +46,7 @@ pub enum Scope {
     Cluster,
 }
 
-/// What admission may look at besides the object.
+/// The context of admission besides the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission<'a> {
     /// The object that is stored now; `None` when it is new.

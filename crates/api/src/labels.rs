@@ -1,4 +1,4 @@
-//! Are labels, annotations and label selectors written as Kubernetes wants them?
+//! Validates labels, annotations and label selectors as Kubernetes does.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `multicluster.agones.dev/v1`: which other clusters an allocation asks.
+//! `multicluster.agones.dev/v1`: the other clusters that an allocation tries.
 
 mod gameserverallocationpolicy;
 

@@ -1,12 +1,13 @@
-//! Turns the objects of a cluster, as `kubectl get -o yaml` prints them, into what decisions about nodes read.
+//! Converts the objects of a cluster, as `kubectl get -o yaml` prints them, into what decisions about nodes read.
 //!
-//! What Kubernetes' own objects say is checked by the API server, and cannot fail here; Cluster Autoscaler's annotations count
+//! Kubernetes' own objects are checked by the API server, and cannot fail here; Cluster Autoscaler's annotations count
 //! as not there where they cannot be read, as with Cluster Autoscaler. Objects from elsewhere pass [`check`] first, which says
 //! what is wrong with them.
 
 mod check;
 mod cluster;
 mod constraints;
+mod daemon;
 mod group;
 mod node;
 mod pod;
@@ -19,6 +20,7 @@ mod volumes;
 
 pub use check::check;
 pub use cluster::ClusterObjects;
+pub use daemon::{daemon_node, daemon_placement};
 pub(crate) use group::annotation_problems;
 pub use group::group;
 pub use node::node;

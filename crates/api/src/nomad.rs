@@ -23,7 +23,7 @@ use block::Block;
 pub struct Fault {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong, and in which block or field.
+    /// The problem, with its block or field.
     pub problem: Problem,
 }
 
@@ -58,7 +58,7 @@ pub fn read(text: &str, form: Form) -> Result<Vec<Value>, Vec<Fault>> {
     if faults.all.is_empty() { Ok(policies) } else { Err(faults.sorted()) }
 }
 
-/// What is wrong with a file, gathered while it is read.
+/// The problems of a file, collected while it is read.
 #[derive(Default)]
 struct Faults {
     all: Vec<Fault>,

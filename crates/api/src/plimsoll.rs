@@ -2,7 +2,9 @@
 
 pub mod auto_scale_policy;
 pub mod container_stats;
+pub mod decision;
 pub mod metric_series;
+pub mod metric_source;
 pub mod node_autoscaler;
 pub mod node_group;
 pub mod scaling_policy;
@@ -20,7 +22,9 @@ use crate::Problem;
 
 pub use auto_scale_policy::AutoScalePolicy;
 pub use container_stats::ContainerStats;
+pub use decision::{Decision, DecisionOutcome, DecisionSpec, DecisionSubject, ObservedChange};
 pub use metric_series::MetricSeries;
+pub use metric_source::MetricSource;
 pub use node_autoscaler::NodeAutoscaler;
 pub use node_group::NodeGroup;
 pub use scaling_policy::ScalingPolicy;
@@ -31,7 +35,7 @@ pub const GROUP: &str = "plimsoll.dev";
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 
-/// Gives the name of every field of a kind, for hints about misspelt ones.
+/// Returns the name of every field of a kind, for hints about misspelt ones.
 pub(crate) fn field_names(crd: &CustomResourceDefinition) -> Vec<String> {
     let mut names = Vec::new();
     for version in &crd.spec.versions {
@@ -68,7 +72,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     crate::decode::strict(&body, known)
 }
 
-/// What is wrong with an object, gathered while its fields are checked one after another.
+/// The problems of an object, collected while its fields are checked.
 #[derive(Default)]
 pub(crate) struct Checks {
     problems: Vec<Problem>,
@@ -110,7 +114,7 @@ impl Checks {
         );
     }
 
-    /// Gives the verdict.
+    /// Returns the value, or the problems.
     pub(crate) fn done(self) -> Result<(), Vec<Problem>> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }

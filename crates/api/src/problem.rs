@@ -1,4 +1,4 @@
-//! What is wrong with an object, where, and how Kubernetes says it.
+//! Problems of an object, with their paths, as Kubernetes reports them.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use crate::Kind;
 pub struct Problem {
     /// Where it is, as `spec.policy.buffer.bufferSize` or `spec.checks[1].name`; empty for the object as a whole.
     pub path: String,
-    /// What was found and what was expected instead.
+    /// The value that was found, and the expected one.
     pub message: String,
     /// Which kind of mistake it is, for programs.
     pub cause: CauseType,
 }
 
-/// The kinds of mistakes that Kubernetes tells apart in the causes of a refusal.
+/// The types of causes that Kubernetes lists when it rejects an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseType {
-    /// What the field refers to does not exist.
+    /// The referenced object does not exist.
     NotFound,
     /// The field has to be set.
     Required,
@@ -136,14 +136,14 @@ pub fn refusal(kind: &Kind, name: &str, problems: &[Problem]) -> Value {
         details["name"] = name.into();
     }
     let lines: Vec<_> = problems.iter().map(|p| format!("{}: {}", p.path, p.sentence())).collect();
-    let said = match lines.as_slice() {
+    let summary = match lines.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     };
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "code": 422, "reason": "Invalid",
-        "message": format!("{}.{} \"{name}\" is invalid: {said}", kind.kind, kind.group),
+        "message": format!("{}.{} \"{name}\" is invalid: {summary}", kind.kind, kind.group),
         "details": details,
     })
 }

@@ -60,7 +60,7 @@ impl Quantity {
         Ok(Self { nanos: if text.starts_with('-') { -nanos } else { nanos }, style })
     }
 
-    /// Reads a quantity; the error says how to write one.
+    /// Reads a quantity; the error describes the format.
     pub fn parse_with_hint(text: &str) -> Result<Self, String> {
         Self::parse(text).map_err(|_| {
             format!("`{text}` is not a quantity; write it like `500m`, `2`, `1.5`, `16Gi` or `1e3`")

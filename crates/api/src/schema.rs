@@ -1,7 +1,7 @@
-//! Does an object fit the schema of its kind, and what does the schema fill in?
+//! The structural schema of a kind: checks objects and fills in defaults.
 //!
 //! The fields of a kind say once, in their attributes, what may stand in them; that becomes the schema in the CRD, and
-//! here the same schema judges objects where there is no API server: in `evaluate`, and behind our own door.
+//! here the same schema judges objects where there is no API server: in `evaluate`, and in our own admission.
 
 mod check;
 pub(crate) mod words;
@@ -33,7 +33,7 @@ pub(crate) struct Schema {
     inner: Option<Box<Schema>>,
 }
 
-/// What JSON value a schema wants.
+/// The JSON type of a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -50,7 +50,7 @@ enum Kind {
 
 impl Schema {
     /// Reads the schema of the first version in a CRD.
-    pub(crate) fn of(crd: &CustomResourceDefinition) -> Self {
+    pub(crate) fn from_crd(crd: &CustomResourceDefinition) -> Self {
         let version = crd.spec.versions.first();
         let props = version.and_then(|v| v.schema.as_ref()?.open_api_v3_schema.as_ref());
         props.map(Self::compile).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! What did the sender of an object not mean to say?
+//! Removes the values that clients write for unset fields.
 //!
 //! Agones' Go types write most fields whether they were set or not: `"scheduling": ""`, a status of zeros, nulls for lists and
-//! maps. Agones takes an empty text for a missing one where its webhooks read and write an object, and never looks at the status
+//! maps. Agones takes an empty text for a missing one where its webhooks read and write an object, and never reads the status
 //! of a kind that has it apart. Each kind lists here what it forgives, for every way by which its objects arrive.
 
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ fn remove_at(value: &mut Value, path: &str) {
 }
 
 /// Puts the status that is stored in place of the one that was sent, as the API does for a kind whose status is written apart. A new
-/// object has none in the API; in a file it says what was observed, and stays if it can be read as `Status`.
+/// object has none in the API; in a file it is what was observed, and stays if it can be read as `Status`.
 pub(crate) fn keep_status<Status: DeserializeOwned>(value: &mut Value, admission: &Admission<'_>) {
     let Some(map) = value.as_object_mut() else { return };
     let kept = match admission.old {

@@ -1,8 +1,8 @@
-//! What does Kubernetes do with an object of one of its own kinds when it is written?
+//! Processes objects of Kubernetes' own kinds when they are written.
 //!
-//! Pure functions on decoded objects, in the order in which a write goes through them: `default` fills in what was
-//! left out, `admit` does what the admission plugins of a cluster do, `prepare` resets what a writer may not set
-//! and keeps count of generations, and `validate` refuses what makes no sense.
+//! Pure functions on decoded objects, in the order in which a write calls them: `default` fills in omitted fields, `admit`
+//! does the work of a cluster's admission plugins, `prepare` resets fields that a client may not set and maintains the
+//! generation, and `validate` rejects invalid objects.
 
 pub mod admit;
 mod defaults;
@@ -13,7 +13,7 @@ mod validate;
 use serde_json::Value;
 
 pub use defaults::default;
-pub use prepare::{Part, prepare_create, prepare_update};
+pub use prepare::{WrittenPart, prepare_create, prepare_update};
 pub use validate::{
     NameRule, names, validate_create, validate_meta, validate_meta_update, validate_stored,
     validate_update,
@@ -26,27 +26,27 @@ pub struct BuiltIn<'a> {
     pub kind: &'a str,
 }
 
-/// A field's content, unless it is absent, null or empty text.
+/// Returns a field's value, unless it is absent, null or an empty string.
 fn given<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
     object.get(field).filter(|v| !v.is_null() && v.as_str() != Some(""))
 }
 
-/// The text in a field; empty when there is none.
+/// Returns the string in a field, or an empty one.
 fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of a list in a field.
+/// Returns the items of the list in a field.
 fn items<'v>(object: &'v Value, field: &str) -> &'v [Value] {
     object.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The items of a list in a field, to be changed.
+/// Returns the items of the list in a field, mutably.
 fn items_mut<'v>(object: &'v mut Value, field: &str) -> &'v mut [Value] {
     object.get_mut(field).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
 }
 
-/// Fills a field that was left out.
+/// Sets a field that is absent.
 fn fill(object: &mut Value, field: &str, with: impl Into<Value>) {
     if given(object, field).is_none()
         && let Some(map) = object.as_object_mut()
@@ -55,12 +55,12 @@ fn fill(object: &mut Value, field: &str, with: impl Into<Value>) {
     }
 }
 
-/// Takes a field out.
-pub fn forget(object: &mut Value, field: &str) {
-    remove(object, field);
+/// Removes a field.
+pub fn remove_field(object: &mut Value, field: &str) {
+    take_field(object, field);
 }
 
-/// Takes a field out, and gives what was in it.
-fn remove(object: &mut Value, field: &str) -> Option<Value> {
+/// Removes a field and returns its value.
+fn take_field(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut().and_then(|map| map.remove(field))
 }

@@ -1,12 +1,12 @@
-//! How does a CustomResourceDefinition become a served kind?
+//! Serves CustomResourceDefinitions, and prunes, defaults and validates custom objects.
 //!
-//! The definition is an object like any other; what makes it special is that its versions are served, with their
-//! schemas, once its names are accepted. Deleting it deletes its objects first.
+//! A definition is stored like any other object. Once its names are accepted, its versions are served with their schemas.
+//! Deleting it deletes its objects first.
 
-mod at;
 mod check;
 mod defaulting;
 mod definition;
+mod location;
 mod pruning;
 mod resources;
 
@@ -19,27 +19,30 @@ pub use definition::{default, prepare_create, prepare_update, validate, warnings
 pub use resources::resources;
 
 use crate::builtin::field::FieldError;
-use crate::members::Before;
+use crate::members::OldMembers;
 use crate::schema::decode::{self, Decoded, Error};
 use crate::schema::{Structural, Types};
 
-/// What the write path knows of one version of a custom resource.
+/// Keeps a deleted definition until its custom objects are deleted.
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// One version of a custom resource, as writes need it.
 #[derive(Debug)]
-pub struct Custom {
+pub struct CustomVersion {
     schema: Option<Structural>,
-    /// The schema as it was written, for OpenAPI.
+    /// The schema as the definition has it, for OpenAPI.
     pub document: Value,
-    /// Whether any part of the schema has rules in CEL.
+    /// Whether any part of the schema has CEL rules.
     has_rules: bool,
-    /// Whether stored objects may be older than the schema's defaults, which then are filled in as they are read.
+    /// Whether stored objects may be older than the schema's defaults, which are then filled in when the objects are read.
     pub fills_stored: bool,
-    /// What a client is told when it uses the version.
+    /// The warning that clients of a deprecated version get.
     pub deprecation: Option<String>,
-    /// Where the `scale` subresource finds its numbers.
+    /// The paths of the `scale` subresource.
     pub scale: Option<Scale>,
 }
 
-/// Where in an object its `scale` is.
+/// The paths in an object that its `scale` subresource reads and writes.
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub replicas: String,
@@ -47,10 +50,10 @@ pub struct Scale {
     pub selector: Option<String>,
 }
 
-impl Custom {
-    /// Brings a document into the form of its version: unknown fields out, defaults in. What was unknown is listed. What is as
-    /// in `old` has that form.
-    pub fn settle(&self, mut document: Value, old: Option<&Value>) -> Result<Decoded, Error> {
+impl CustomVersion {
+    /// Prunes unknown fields and fills in defaults. Unknown fields are listed as strict decoding errors. Parts that equal
+    /// `old` are already normalized.
+    pub fn normalize(&self, mut document: Value, old: Option<&Value>) -> Result<Decoded, Error> {
         let mut strict = Vec::new();
         if document["metadata"].is_null()
             && let Some(map) = document.as_object_mut()
@@ -60,11 +63,11 @@ impl Custom {
         let (new, was) = (document.get_mut("metadata"), old.map(|old| &old["metadata"]));
         if let Some(new) = new.filter(|new| was.is_none_or(|was| *was != **new)) {
             let changed = take_changed(new, was);
-            let settled = metadata(&changed, "metadata")?;
-            strict.extend(settled.strict);
-            match (new.as_object_mut(), settled.value) {
-                (Some(new), Value::Object(settled)) => new.extend(settled),
-                (_, settled) => *new = settled,
+            let decoded = metadata(&changed, "metadata")?;
+            strict.extend(decoded.strict);
+            match (new.as_object_mut(), decoded.value) {
+                (Some(new), Value::Object(decoded)) => new.extend(decoded),
+                (_, decoded) => *new = decoded,
             }
         }
         whole_numbers(&mut document);
@@ -84,14 +87,14 @@ impl Custom {
         }
     }
 
-    /// Checks an object against the schema.
+    /// Validates an object against the schema.
     pub fn check(&self, document: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let schema = self.schema.as_ref();
         schema.map(|s| check::object(s, self.has_rules, document, old)).unwrap_or_default()
     }
 
-    /// Tells whether an object may be changed without reading more than this names. Where a schema looks at several members together,
-    /// all of them are read.
+    /// Returns whether a patch can be applied to an object after decoding only the members in `named`. Where a schema combines
+    /// several members (`anyOf` and the like), all of them are added to `named`.
     pub fn can_be_read_in_parts(&self, named: &mut Cow<'_, Value>) -> bool {
         let Some(schema) = &self.schema else { return true };
         if names_combined(schema, named) {
@@ -100,17 +103,17 @@ impl Custom {
         named.is_object()
     }
 
-    /// The shape that patches and server-side apply walk.
+    /// Returns the types that patches and server-side apply use.
     pub fn types(&self) -> Option<Arc<Types>> {
         self.schema.as_ref().map(|s| Arc::new(s.shape()))
     }
 }
 
-/// Writes whole numbers as such, as the real server does: a typed client cannot read `2.0` into an integer.
+/// Stores whole numbers as integers, as kube-apiserver does: a typed client cannot decode `2.0` into an integer.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            // From 2^63 on a number is not an integer to clients, either.
+            // From 2^63 on, clients cannot read a number as an integer anyway.
             let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9.2e18);
             if let Some(whole) = whole {
                 *value = Value::from(whole as i64);
@@ -122,16 +125,16 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Takes out the members of an object that are not as they were; all of what is not an object.
+/// Removes the changed members of an object and returns them; returns all of a value that is not an object.
 fn take_changed(new: &mut Value, was: Option<&Value>) -> Value {
     let Some(members) = new.as_object_mut() else { return std::mem::take(new) };
-    let mut before = Before::of(was);
+    let mut before = OldMembers::new(was);
     let changed = members.iter().filter(|(name, value)| before.get(name) != Some(*value));
     let changed: Vec<String> = changed.map(|(name, _)| name.clone()).collect();
     changed.iter().filter_map(|name| members.remove_entry(name)).collect()
 }
 
-/// Tells whether something is named where a schema looks at several members together.
+/// Returns whether `named` has a member where a schema combines several members.
 fn names_combined(schema: &Structural, named: &Value) -> bool {
     let mut members = named.as_object().into_iter().flatten();
     schema.combines()
@@ -151,7 +154,7 @@ fn read_combined(schema: &Structural, named: &mut Value) {
     }
 }
 
-/// Decodes metadata, in which a custom resource has no say.
+/// Decodes metadata, which is the same for every custom resource.
 fn metadata(meta: &Value, path: &str) -> Result<Decoded, Error> {
     let shape = Types::builtin().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     let mut decoded = decode::value(meta, shape).map_err(|error| {

@@ -1,48 +1,48 @@
-//! How deep may objects be nested?
+//! Limits how deeply objects may be nested.
 //!
-//! Most programs that read JSON stop at some depth: `serde_json` at 127 levels, Go at 10,000. An object that is stored
-//! must be readable for all of them, also as an item of a list or of a table, so what comes in is bounded well below.
+//! Most JSON parsers have a nesting limit: 127 levels in `serde_json`, 10,000 in Go. All of them must be able to read a stored
+//! object, also as an item of a list or a table, so the depth of requests is limited well below that.
 
 use serde_json::Value;
 
-/// How many objects and lists may be nested in the body of a request, and in what a patch makes of an object.
+/// The nesting limit for request bodies and for the result of a patch.
 ///
-/// What is stored is at most five levels deeper: a path in `metadata.managedFields` has one level for each level of the
-/// object and a last, empty one, and stands four levels below the top.
+/// Stored objects are at most five levels deeper: a path in `metadata.managedFields` has one level for each level of the
+/// object and a last, empty one, and starts four levels below the top.
 pub const MAX_DEPTH: usize = 100;
 
-/// How deep a stored object may be and still be read by `serde_json` as a part of a list, a table or an event.
+/// The nesting limit for a stored object that `serde_json` can still read as part of a list, a table or an event.
 pub const MAX_STORED: usize = 120;
 
-/// What Go's JSON decoder says about a document that is too deep.
+/// The message of Go's JSON decoder for a document that is too deep.
 pub const TOO_DEEP: &str = "exceeded max depth";
 
-/// Counts how many objects and lists are nested in a value, and how many values there are in all.
-pub fn measure(value: &Value) -> Measure {
+/// Measures the nesting depth of a value and counts the values in it.
+pub fn measure(value: &Value) -> JsonSize {
     let inner = |inner: &mut dyn Iterator<Item = &Value>| {
-        let mut all = Measure { depth: 0, values: 0 };
+        let mut all = JsonSize { depth: 0, values: 0 };
         for below in inner.map(measure) {
-            all = Measure { depth: all.depth.max(below.depth), values: all.values + below.values };
+            all = JsonSize { depth: all.depth.max(below.depth), values: all.values + below.values };
         }
-        Measure { depth: all.depth + 1, values: all.values + 1 }
+        JsonSize { depth: all.depth + 1, values: all.values + 1 }
     };
     match value {
         Value::Array(items) => inner(&mut items.iter()),
         Value::Object(members) => inner(&mut members.values()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            Measure { depth: 0, values: 1 }
+            JsonSize { depth: 0, values: 1 }
         }
     }
 }
 
-/// How deep and how large a value is.
+/// The nesting depth of a value and the number of values in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measure {
+pub struct JsonSize {
     pub depth: usize,
     pub values: usize,
 }
 
-/// Tells whether the JSON of a stored object is shallow enough to be read.
+/// Returns whether the JSON of a stored object is shallow enough to be read.
 pub fn is_readable(json: &[u8]) -> bool {
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
     for byte in json {
@@ -73,12 +73,12 @@ mod tests {
         for (value, depth, values) in
             [(json!(1), 0, 1), (json!({}), 1, 1), (json!({"a": [1, {"b": "c"}], "d": null}), 3, 6)]
         {
-            assert_eq!(measure(&value), Measure { depth, values }, "{value}");
+            assert_eq!(measure(&value), JsonSize { depth, values }, "{value}");
         }
     }
 
     #[test]
-    fn the_depth_of_json_is_counted_outside_of_its_texts() {
+    fn brackets_inside_strings_do_not_count_as_depth() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(is_readable(nested(MAX_STORED).as_bytes()));
         assert!(!is_readable(nested(MAX_STORED + 1).as_bytes()));

@@ -1,32 +1,32 @@
-//! What must hold for any input, however strange?
+//! Properties that hold for any input.
 //!
-//! Entry points for the fuzzer (`fuzz/`) and for the test that replays its corpus. Each takes bytes as they might come
-//! over the wire, and panics only when a property does not hold.
+//! Entry points for the fuzzer (`fuzz/`) and for the test that replays its corpus. Each takes bytes as received from a client
+//! and panics only when a property is violated.
 
 use crate::patch::{json, merge, strategic};
 use crate::schema::Types;
-use crate::selector::{Fields, Labels, Selectable};
+use crate::selector::{FieldSelector, LabelSelector, Selectable};
 use serde_json::Value;
 
-/// A target's name and what it does with an input.
-pub type Target = (&'static str, fn(&[u8]));
+/// The name of a fuzz target and its function.
+pub type FuzzTarget = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [FuzzTarget; 4] = [
     ("json_patch", json_patch),
     ("merge_patch", merge_patch),
     ("strategic_patch", strategic_patch),
     ("selector", selector),
 ];
 
-/// Reads an object and a patch: two JSON documents, one after the other.
+/// Parses an object and a patch: two JSON documents, one after the other.
 fn object_and_patch(data: &[u8]) -> Option<(Value, Value)> {
     let mut documents = serde_json::Deserializer::from_slice(data).into_iter::<Value>();
     let object = documents.next()?.ok().filter(Value::is_object)?;
     Some((object, documents.next()?.ok()?))
 }
 
-/// A JSON patch applies or is refused, and one that only tests changes nothing.
+/// Applies a JSON patch: it succeeds or is rejected, and one that only has tests changes nothing.
 pub fn json_patch(data: &[u8]) {
     let Some((object, patch)) = object_and_patch(data) else { return };
     let only_tests = patch.as_array().is_some_and(|ops| ops.iter().all(|op| op["op"] == "test"));
@@ -37,7 +37,7 @@ pub fn json_patch(data: &[u8]) {
     }
 }
 
-/// A merge patch leaves no member that it sets to null, and all that it sets to a plain value.
+/// Applies a merge patch: no member that it sets to null remains, and members set to a scalar have that value.
 pub fn merge_patch(data: &[u8]) {
     let Some((object, patch)) = object_and_patch(data) else { return };
     let mut result = object;
@@ -50,17 +50,17 @@ pub fn merge_patch(data: &[u8]) {
 fn assert_follows(result: &Value, patch: &Value) {
     for (name, value) in patch.as_object().into_iter().flatten() {
         match value {
-            Value::Null => assert_eq!(result.get(name), None, "{name} was to go"),
+            Value::Null => assert_eq!(result.get(name), None, "{name} is removed"),
             Value::Object(_) => assert_follows(&result[name], value),
-            Value::Array(_) => assert!(result[name].is_array(), "{name} was to be a list"),
+            Value::Array(_) => assert!(result[name].is_array(), "{name} is a list"),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                assert_eq!(result[name], *value, "{name} was to be set");
+                assert_eq!(result[name], *value, "{name} is set");
             }
         }
     }
 }
 
-/// A strategic merge patch applies or is refused, and an empty one changes nothing.
+/// Applies a strategic merge patch: it succeeds or is rejected, and an empty one changes nothing.
 pub fn strategic_patch(data: &[u8]) {
     let Some((object, patch)) = object_and_patch(data) else { return };
     let shape = Types::builtin().kind("", "v1", "Pod");
@@ -71,18 +71,19 @@ pub fn strategic_patch(data: &[u8]) {
     }
 }
 
-/// A selector that is understood says the same when it is written down and read again.
+/// Parses a selector: formatting and parsing a valid one again returns an equal selector.
 pub fn selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(labels) = Labels::parse(text) {
-        let again = Labels::parse(&labels.to_string()).expect("what was written down can be read");
+    if let Ok(labels) = LabelSelector::parse(text) {
+        let again =
+            LabelSelector::parse(&labels.to_string()).expect("what was written down can be read");
         assert_eq!(again.to_string(), labels.to_string());
         assert!(labels.matches(None) == again.matches(None));
     }
     let pod = Selectable::Builtin { group: "", kind: "Pod" };
-    if let Ok(fields) = Fields::parse(text, pod) {
-        let again =
-            Fields::parse(&fields.to_string(), pod).expect("what was written down can be read");
+    if let Ok(fields) = FieldSelector::parse(text, pod) {
+        let again = FieldSelector::parse(&fields.to_string(), pod)
+            .expect("what was written down can be read");
         assert_eq!(again.to_string(), fields.to_string());
     }
 }

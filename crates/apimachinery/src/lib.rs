@@ -1,5 +1,5 @@
-//! What Kubernetes knows about objects, as pure functions and data: schemas, defaults and validation of built-in kinds, patches,
-//! field ownership, selectors, tables, protobuf.
+//! Kubernetes API machinery as pure functions and data: schemas, defaults and validation of built-in kinds, patches, field
+//! ownership, selectors, tables, protobuf.
 
 pub mod builtin;
 pub mod crd;

@@ -1,21 +1,21 @@
-//! Which members of an object are not as they were?
+//! Compares the members of two JSON objects.
 //!
-//! Members are in the order of their names, so two objects are compared in one pass over both, without looking up anything.
+//! Members are sorted by name, so two objects are compared in one pass over both, without lookups.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use serde_json::{Map, Value, map};
 
-/// What the members of an object were, for one pass over what they are.
-pub struct Before<'a>(Option<Peekable<map::Iter<'a>>>);
+/// The members of an object's previous version, for one pass over the members of the new one.
+pub struct OldMembers<'a>(Option<Peekable<map::Iter<'a>>>);
 
-impl<'a> Before<'a> {
-    pub fn of(old: Option<&'a Value>) -> Self {
+impl<'a> OldMembers<'a> {
+    pub fn new(old: Option<&'a Value>) -> Self {
         Self(old.and_then(Value::as_object).map(|old| old.iter().peekable()))
     }
 
-    /// Gives what a member was. Members are asked for in the order of their names.
+    /// Returns the previous value of a member. Members must be requested in the order of their names.
     pub fn get(&mut self, name: &str) -> Option<&'a Value> {
         let rest = self.0.as_mut()?;
         while let Some((next, _)) = rest.peek() {
@@ -31,7 +31,7 @@ impl<'a> Before<'a> {
 
 type Pair<'a> = (&'a String, Option<&'a Value>, Option<&'a Value>);
 
-/// Gives each member that differs, with what it was and what it is.
+/// Returns each member that differs, with its old and new value.
 pub fn changed<'a>(
     old: Option<&'a Map<String, Value>>,
     new: Option<&'a Map<String, Value>>,
@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_member_that_differs_is_found_in_one_pass() {
+    fn all_changed_members_are_found_in_one_pass() {
         let (old, new) = (json!({"z": 0, "b": 1, "c": 2}), json!({"z": 0, "c": 3, "a": 4}));
         let found: Vec<_> = changed(old.as_object(), new.as_object()).collect();
         let (one, two, three, four) = (json!(1), json!(2), json!(3), json!(4));
@@ -70,21 +70,21 @@ mod tests {
     }
 
     #[test]
-    fn members_are_in_the_order_of_their_names() {
-        // A dependency that switches on `preserve_order` of serde_json for the whole build breaks this module silently.
+    fn members_are_sorted_by_name() {
+        // A dependency that enables `preserve_order` of serde_json for the whole build would silently break this module.
         let object = json!({"b": 1, "a": 2});
         let names: Vec<&String> = object.as_object().unwrap().keys().collect();
         assert_eq!(names, ["a", "b"]);
     }
 
     #[test]
-    fn what_members_were_is_found_in_one_pass() {
+    fn old_members_are_found_in_one_pass() {
         let (old, new) = (json!({"z": 0, "b": 1, "c": 2}), json!({"z": 5, "a": 3, "c": 4}));
-        let mut before = Before::of(Some(&old));
+        let mut before = OldMembers::new(Some(&old));
         let were: Vec<_> =
             new.as_object().unwrap().iter().map(|(name, _)| before.get(name).cloned()).collect();
         assert_eq!(were, [None, Some(json!(2)), Some(json!(0))]);
-        assert_eq!(Before::of(None).get("a"), None);
-        assert_eq!(Before::of(Some(&json!("a"))).get("a"), None);
+        assert_eq!(OldMembers::new(None).get("a"), None);
+        assert_eq!(OldMembers::new(Some(&json!("a"))).get("a"), None);
     }
 }

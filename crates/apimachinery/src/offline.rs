@@ -1,5 +1,4 @@
-//! Would the API take an object? The answer without a server: that of `kubectl --validate=strict`, and of the checks
-//! that a write goes through.
+//! Validates objects without a server, as `kubectl --validate=strict` and the API server's write path would.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,27 +8,27 @@ use serde_json::Value;
 use crate::builtin::field::{CauseType, FieldError, Path};
 use crate::builtin::{self, BuiltIn, NameRule};
 use crate::crd;
-use crate::resource::{Origin, Registry, Resource, Served};
+use crate::resource::{Origin, Registry, Resource, ServedResources};
 use crate::schema::decode::{self, Decoded, Error};
-use crate::schema::{Shape, What};
+use crate::schema::{Shape, ValueType};
 
-/// The kinds that an API server of ours serves: Kubernetes' own, and those that Plimsoll brings along.
-pub struct Kinds {
-    built_in: Arc<Served>,
-    /// Made when the first object of a kind is met.
+/// The kinds that our API server serves: Kubernetes' own and Plimsoll's.
+pub struct OfflineValidator {
+    built_in: Arc<ServedResources>,
+    /// Built when the first object of a kind is checked.
     ours: Vec<(&'static api::Kind, OnceLock<Option<Resource>>)>,
 }
 
-impl Default for Kinds {
+impl Default for OfflineValidator {
     fn default() -> Self {
         let ours = api::KINDS.iter().map(|kind| (*kind, OnceLock::new())).collect();
         Self { built_in: Registry::built_in().served(), ours }
     }
 }
 
-impl Kinds {
-    /// Checks an object that says its `apiVersion` and `kind`, and returns whether its kind lives in a namespace. Of a
-    /// kind that others define nothing is known: `None`. What only admission of our own kinds knows is not checked.
+impl OfflineValidator {
+    /// Validates an object with `apiVersion` and `kind`, and returns whether its kind is namespaced. Kinds that others define
+    /// are unknown: `None`. Rules that only the admission of our own kinds knows are not checked.
     pub fn check(&self, object: &Value) -> Result<Option<Scope>, Vec<Problem>> {
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -51,7 +50,30 @@ impl Kinds {
         }
     }
 
-    /// Tells whether Kubernetes has a kind of this name, in whichever group.
+    /// Validates an object of one of our own kinds against its schema, after its admission has brought it into the stored form. Of an object
+    /// that has a `uid`, and of a status, required fields may be absent: files often omit those that no decision needs.
+    pub fn check_admitted(&self, object: &Value) -> Result<(), Vec<Problem>> {
+        let is_it = |ours: &api::Kind| {
+            object["kind"] == ours.kind && object["apiVersion"] == own_version(ours)
+        };
+        let known = self.ours.iter().find(|(ours, _)| is_it(ours));
+        let resource =
+            known.and_then(|(ours, resource)| resource.get_or_init(|| defined(ours)).as_ref());
+        let Some(custom) = resource.and_then(|resource| resource.custom.as_ref()) else {
+            return Ok(());
+        };
+        let normal = custom.normalize(object.clone(), None);
+        let normal = normal.map_err(|err| vec![type_mismatch(&err)])?.value;
+        let is_stored = object["metadata"]["uid"].is_string();
+        let mut errors = custom.check(&normal, None);
+        errors.retain(|error| {
+            !is_absent(error) || (!is_stored && !error.field.starts_with("status"))
+        });
+        let problems: Vec<Problem> = errors.into_iter().map(problem).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// Returns whether any served group has a kind of this name.
     pub fn has_kind(&self, kind: &str) -> bool {
         self.all().any(|(_, known)| known == kind)
     }
@@ -62,8 +84,8 @@ impl Kinds {
         built_in.chain(self.ours.iter().map(|(ours, _)| (own_version(ours), ours.kind)))
     }
 
-    /// Explains why there cannot be such a kind. A group without a dot is Kubernetes' own, and in our groups there are
-    /// only our kinds; what other groups have is for others to define.
+    /// Explains why a kind cannot exist. A group without a dot belongs to Kubernetes, and our groups have only our kinds; other
+    /// groups may define any kind.
     fn not_served(&self, api_version: &str, kind: &str) -> Option<Problem> {
         let group_of = |api_version: &str| match api_version.split_once('/') {
             Some((group, _)) => group.to_owned(),
@@ -100,7 +122,7 @@ fn own_version(kind: &api::Kind) -> String {
     format!("{}/{}", kind.group, kind.version)
 }
 
-/// Makes the resource that a kind of ours is served as; one that is never stored has none.
+/// Builds the resource that one of our kinds is served as; a kind that is never stored has none.
 fn defined(kind: &api::Kind) -> Option<Resource> {
     let crd = serde_json::to_value(kind.crd?()).unwrap_or_default();
     crd::resources(&crd).into_iter().next()
@@ -108,10 +130,10 @@ fn defined(kind: &api::Kind) -> Option<Resource> {
 
 fn check(resource: &Resource, object: &Value) -> Result<(), Vec<Problem>> {
     let decoded = match &resource.custom {
-        Some(custom) => custom.settle(object.clone(), None),
+        Some(custom) => custom.normalize(object.clone(), None),
         None => decode::value(object, resource.shape()),
     };
-    let Decoded { mut value, strict } = decoded.map_err(|err| vec![misfit(&err)])?;
+    let Decoded { mut value, strict } = decoded.map_err(|err| vec![type_mismatch(&err)])?;
     if !strict.is_empty() {
         return Err(strict.iter().map(|note| unknown(note)).collect());
     }
@@ -134,7 +156,7 @@ fn check(resource: &Resource, object: &Value) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Gives metadata what a request would bring along: the namespace, and the rest of a generated name.
+/// Completes metadata as a request would: with the namespace and the rest of a generated name.
 fn complete_metadata(metadata: &mut Value, namespaced: bool) {
     let is_empty = |value: &Value| value.as_str().unwrap_or_default().is_empty();
     if namespaced && is_empty(&metadata["namespace"]) {
@@ -150,27 +172,29 @@ fn built_in(resource: &Resource, mut value: Value, is_stored: bool) -> Vec<Field
     let kind = BuiltIn { group: &resource.group, kind: &resource.kind };
     builtin::default(kind, resource.shape(), &mut value);
     if is_stored {
-        // What is missing was looked for when it was new; files often leave out what no decision needs.
+        // Files often omit what no decision needs: of a status, and of all kinds but pods.
+        let is_complete =
+            |error: &FieldError| resource.kind == "Pod" && !error.field.starts_with("status");
         let mut errors = builtin::validate_stored(kind, resource.namespaced, &value);
-        errors.retain(|error| error.field.starts_with("metadata.") || !is_absent(error));
+        errors.retain(|error| !is_absent(error) || is_complete(error));
         return errors;
     }
-    // A job selects its pods by the uid that the API would give it.
+    // A job selects its pods by the uid that the API server would assign.
     value["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     builtin::prepare_create(kind, &mut value, "");
     builtin::validate_create(kind, resource.namespaced, &value)
 }
 
 fn is_absent(error: &FieldError) -> bool {
-    error.mistake == CauseType::Required || error.value == "null"
+    error.cause_type == CauseType::Required || error.value == "null"
 }
 
 fn problem(error: FieldError) -> Problem {
     let message = error.body();
-    Problem::of(error.mistake, error.field, message)
+    Problem::of(error.cause_type, error.field, message)
 }
 
-/// Reads `unknown field "spec.foo"`, as strict decoding notes it.
+/// Parses `unknown field "spec.foo"`, a strict decoding error.
 fn unknown(note: &str) -> Problem {
     match note
         .split_once(" field \"")
@@ -181,8 +205,8 @@ fn unknown(note: &str) -> Problem {
     }
 }
 
-/// Names the field of a wrong type, which decoding mentions in Go's words.
-fn misfit(err: &Error) -> Problem {
+/// Extracts the field from Go's message about a wrong type.
+fn type_mismatch(err: &Error) -> Problem {
     let text = err.to_string();
     let field =
         text.split_once("Go struct field ").and_then(|(_, rest)| rest.split_once(" of type"));
@@ -191,14 +215,14 @@ fn misfit(err: &Error) -> Problem {
     Problem::new(path.unwrap_or_default(), message)
 }
 
-/// Notes every value that is none of those its field knows, unless that is noted already. The API checks a status less
-/// than this, but nothing else than a controller writes it there.
+/// Reports every value that is not one of its field's known values, unless it is reported already. The API server validates a
+/// status less strictly, but only controllers write it there.
 fn unsupported(shape: Shape<'_>, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     let below = |name: &str| {
         if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     match value {
-        Value::Object(map) if shape.what() == What::Object => {
+        Value::Object(map) if shape.value_type() == ValueType::Object => {
             for (name, value) in map {
                 if let Some(field) = shape.entry(name) {
                     unsupported(field, value, &below(name), problems);
@@ -236,12 +260,12 @@ mod tests {
 
     fn check(object: Value) -> Result<Option<Scope>, String> {
         let problems = |p: Vec<Problem>| p.iter().map(Problem::to_string).collect::<Vec<_>>();
-        Kinds::default().check(&object).map_err(|p| problems(p).join("\n"))
+        OfflineValidator::default().check(&object).map_err(|p| problems(p).join("\n"))
     }
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "it is a table")]
-    fn what_the_api_would_refuse_is_refused_by_its_field() {
+    fn invalid_objects_are_rejected_with_their_field() {
         let pod = |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
         let object = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
         let with = |mut object: Value, pointer: &str, value: Value| {
@@ -320,7 +344,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_would_take_is_taken() {
+    fn admitted_objects_are_checked_against_the_schema() {
+        let autoscaler = |uid: Value, spec: Value| {
+            let metadata = json!({"name": "n", "uid": uid});
+            let object = json!({"apiVersion": "plimsoll.dev/v1alpha1", "kind": "NodeAutoscaler", "metadata": metadata, "spec": spec});
+            OfflineValidator::default().check_admitted(&object)
+        };
+        assert_eq!(autoscaler(Value::Null, json!({"seed": i64::MAX})), Ok(()));
+        for uid in [Value::Null, json!("u")] {
+            let problems = autoscaler(uid, json!({"seed": u64::MAX})).unwrap_err();
+            assert_eq!(problems.len(), 1);
+            assert_eq!(problems[0].path, "spec.seed", "{problems:?}");
+        }
+        let other = json!({"apiVersion": "example.com/v1", "kind": "Thing"});
+        assert_eq!(OfflineValidator::default().check_admitted(&other), Ok(()));
+    }
+
+    #[test]
+    fn valid_objects_are_accepted() {
         let namespaced = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         assert_eq!(check(namespaced), Ok(Some(Scope::Namespaced)));

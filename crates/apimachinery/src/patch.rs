@@ -1,38 +1,37 @@
-//! What does an object become under a patch?
+//! Patches: JSON patch, merge patch, strategic merge patch and server-side apply.
 //!
-//! Each kind of patch has its file. All work on plain JSON values and leave conversion, defaults and validation of the
-//! outcome to the caller.
+//! All of them work on plain JSON values and leave conversion, defaulting and validation of the result to the caller.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "JSON's six types are all there will ever be")]
 
 pub mod apply;
 pub mod json;
-#[cfg(test)]
-mod laws;
 pub mod merge;
+#[cfg(test)]
+mod property_tests;
 pub mod strategic;
 
-/// Says why a patch could not be carried out, in the class the API answers with.
+/// The reason why a patch failed, by the API's response code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The patch itself cannot be read: 400, with this text.
+    /// The patch is malformed: 400, with this message.
     #[error("{0}")]
     Malformed(String),
-    /// A JSON patch with too many operations: 413.
+    /// A JSON patch has too many operations: 413.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}", limit = json::MAX_OPERATIONS)]
     TooManyOperations {
-        /// How many there were.
+        /// The number of operations.
         count: usize,
     },
-    /// The patch does not fit the object: 422. The API does not pass the reason on; it is for our own logs.
+    /// The patch does not apply to the object: 422. The API does not return the reason; it is for our own logs.
     #[error("{0}")]
     DoesNotApply(String),
-    /// The real API server reports these as its own failure: 500, with this text and no reason.
+    /// A failure that kube-apiserver reports as an internal error: 500, with this message and no reason.
     #[error("{0}")]
     Unexpected(String),
 }
 
-/// Names a value's JSON type as Go's decoder does.
+/// Returns a value's JSON type as Go's decoder names it.
 pub fn type_name(value: &serde_json::Value) -> &'static str {
     use serde_json::Value;
     match value {
@@ -45,7 +44,7 @@ pub fn type_name(value: &serde_json::Value) -> &'static str {
     }
 }
 
-/// Names a value's Go type after decoding from JSON.
+/// Returns the Go type that a value decodes to.
 fn go_type(value: &serde_json::Value) -> &'static str {
     use serde_json::Value;
     match value {
@@ -59,7 +58,7 @@ fn go_type(value: &serde_json::Value) -> &'static str {
     }
 }
 
-/// Prints a value as Go's `%v` does.
+/// Formats a value as Go's `%v` does.
 pub fn go_value(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {

@@ -1,34 +1,34 @@
-//! What does a body in Kubernetes' protobuf say, as JSON?
+//! Decodes request bodies in Kubernetes' protobuf encoding to JSON.
 //!
-//! Go clients send built-in kinds as protobuf unless they are told otherwise. Only requests are read: such clients
-//! accept JSON in answers. The numbers of the fields come with the types (`pb=` in `data/types.txt`), so one reader
-//! serves every kind.
+//! Go clients send built-in kinds as protobuf by default. Only requests are decoded: such clients accept JSON responses. Field
+//! numbers are part of the types (`pb=` in `data/types.txt`), so one decoder serves every kind.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::schema::{Shape, Types, What};
+use crate::schema::{Shape, Types, ValueType};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every body starts with.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// How deep messages may be nested; Kubernetes' own kinds need less than half of it.
+/// The nesting limit of messages; Kubernetes' own kinds need less than half of it.
 const DEPTH: usize = 64;
 
-/// Reads a body. An error says what is wrong with it.
+/// Decodes a body.
 pub fn read(body: &[u8]) -> Result<Value, String> {
-    let envelope =
-        body.strip_prefix(MAGIC).ok_or("the body does not start as Kubernetes' protobuf does")?;
+    let envelope = body
+        .strip_prefix(MAGIC)
+        .ok_or("the body does not start with Kubernetes' protobuf prefix")?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
-    for field in Fields(envelope) {
+    for field in WireFields(envelope) {
         match field? {
             (1, Wire::Bytes(meta)) => {
-                for field in Fields(meta) {
+                for field in WireFields(meta) {
                     match field? {
                         (1, Wire::Bytes(text)) => api_version = string(text)?,
                         (2, Wire::Bytes(text)) => kind = string(text)?,
@@ -50,7 +50,7 @@ pub fn read(body: &[u8]) -> Result<Value, String> {
 }
 
 fn shape(api_version: &str, kind: &str) -> Option<Shape<'static>> {
-    // Every group and version has these options, and all of them are one type.
+    // Every group and version has these options, and all share one type.
     if kind == "DeleteOptions" {
         return Types::builtin().named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     }
@@ -58,7 +58,7 @@ fn shape(api_version: &str, kind: &str) -> Option<Shape<'static>> {
     Types::builtin().kind(group, version, kind)
 }
 
-/// Reads the fields of a message into an object. `prefix` is the path of numbers of the embedded structs around it,
+/// Decodes the fields of a message into an object. `prefix` is the path of field numbers of the surrounding embedded structs,
 /// whose fields JSON has in the same object.
 fn message(
     shape: Shape<'_>,
@@ -68,7 +68,7 @@ fn message(
     depth: usize,
 ) -> Result<(), String> {
     let depth = depth.checked_sub(1).ok_or("the message is nested too deeply")?;
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         let (number, wire) = field?;
         let path =
             if prefix.is_empty() { number.to_string() } else { format!("{prefix}.{number}") };
@@ -87,7 +87,7 @@ fn message(
     Ok(())
 }
 
-/// Adds one field as it comes: a value, one more item of a list, or one more entry of a map.
+/// Adds one field: a value, another item of a list, or another entry of a map.
 fn add(
     name: &str,
     shape: Shape<'_>,
@@ -110,7 +110,7 @@ fn add(
         return Ok(());
     }
     let value = value(shape, wire, depth)?;
-    // Protobuf writes what Go's zero value is; JSON leaves it out where the field says so.
+    // Protobuf encodes Go's zero value; JSON omits it where the field has `omitempty`.
     let is_zero = matches!(&value, Value::Null | Value::Bool(false)) || value == "" || value == 0;
     if !(is_zero && (shape.omits_empty() || shape.omits_zero()) && !shape.is_pointer()) {
         out.insert(name.to_owned(), value);
@@ -118,16 +118,16 @@ fn add(
     Ok(())
 }
 
-/// Reads an entry of a map: a message of a key and a value.
+/// Decodes an entry of a map: a message with a key and a value.
 fn entry(values: Shape<'_>, bytes: &[u8], depth: usize) -> Result<(String, Value), String> {
     let (mut key, mut found) = (String::new(), None);
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         match field? {
             (1, Wire::Bytes(text)) => key = string(text)?,
-            // A list as the value of a map is a message of its items.
+            // A list as a map's value is a message with its items.
             (2, Wire::Bytes(bytes)) if values.items().is_some() => {
                 let mut list = Map::new();
-                for item in Fields(bytes) {
+                for item in WireFields(bytes) {
                     add("items", values, item?.1, &mut list, depth)?;
                 }
                 found = list.remove("items").or_else(|| Some(Value::Array(Vec::new())));
@@ -141,48 +141,52 @@ fn entry(values: Shape<'_>, bytes: &[u8], depth: usize) -> Result<(String, Value
 }
 
 fn value(shape: Shape<'_>, wire: Wire<'_>, depth: usize) -> Result<Value, String> {
-    Ok(match (shape.what(), wire) {
-        (What::Boolean, Wire::Number(n)) => Value::Bool(n != 0),
-        // Negative numbers are written as their two's complement.
-        (What::Integer, Wire::Number(n)) => Value::from(n.cast_signed()),
-        (What::Number, Wire::Number(n)) => Value::from(f64::from_bits(n)),
-        (What::String, Wire::Bytes(bytes)) => match shape.format() {
+    Ok(match (shape.value_type(), wire) {
+        (ValueType::Boolean, Wire::Number(n)) => Value::Bool(n != 0),
+        // Negative numbers are encoded as two's complement.
+        (ValueType::Integer, Wire::Number(n)) => Value::from(n.cast_signed()),
+        (ValueType::Number, Wire::Number(n)) => Value::from(f64::from_bits(n)),
+        (ValueType::String, Wire::Bytes(bytes)) => match shape.format() {
             "byte" => Value::String(STANDARD.encode(bytes)),
             "date-time" => time(bytes, shape.go().contains("MicroTime"))?,
             _ => Value::String(string(bytes)?),
         },
-        (What::Quantity, Wire::Bytes(bytes)) => {
+        (ValueType::Quantity, Wire::Bytes(bytes)) => {
             first_text(bytes)?.map_or(Value::Null, Value::String)
         }
-        (What::IntOrString, Wire::Bytes(bytes)) => int_or_string(bytes)?,
-        (What::Object, Wire::Bytes(bytes)) if shape.has_fields() => {
+        (ValueType::IntOrString, Wire::Bytes(bytes)) => int_or_string(bytes)?,
+        (ValueType::Object, Wire::Bytes(bytes)) if shape.has_fields() => {
             let mut object = Map::new();
             message(shape, "", bytes, &mut object, depth)?;
             Value::Object(object)
         }
-        (What::Any, Wire::Bytes(bytes)) if shape.name().contains("JSONSchemaPropsOr") => {
+        (ValueType::Any, Wire::Bytes(bytes)) if shape.name().contains("JSONSchemaPropsOr") => {
             schema_or(shape.name(), bytes, depth)?
         }
-        // What has no fields of its own is JSON inside of a message.
-        (What::Object | What::Any, Wire::Bytes(bytes)) => match first_text(bytes)? {
+        // A message without declared fields contains JSON.
+        (ValueType::Object | ValueType::Any, Wire::Bytes(bytes)) => match first_text(bytes)? {
             Some(text) if !text.is_empty() => {
                 serde_json::from_str(&text).map_err(|err| err.to_string())?
             }
             Some(_) | None => Value::Null,
         },
-        (What::Boolean | What::Integer | What::Number, Wire::Bytes([])) => Value::from(0),
-        (what, wire) => return Err(format!("{wire:?} is not a value for {what:?}")),
+        (ValueType::Boolean | ValueType::Integer | ValueType::Number, Wire::Bytes([])) => {
+            Value::from(0)
+        }
+        (expected, found) => {
+            return Err(format!("expected {}, found {}", described(expected), found.described()));
+        }
     })
 }
 
-/// Reads a place where a schema may stand, or a boolean, or several schemas or names.
+/// Decodes a value that is a schema, a boolean, or a list of schemas or names.
 fn schema_or(name: &str, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let depth = depth.checked_sub(1).ok_or("the message is nested too deeply")?;
     let (base, _) = name.split_once("Or").unwrap_or((name, ""));
     let inner = Types::builtin().named(base).ok_or("the type of schemas is not known")?;
     let (mut schema, mut allows, mut several) = (None, false, Vec::new());
     let number_of_schema = if name.ends_with("OrBool") { 2 } else { 1 };
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         match field? {
             (1, Wire::Number(n)) => allows = n != 0,
             (n, Wire::Bytes(bytes)) if n == number_of_schema => {
@@ -202,10 +206,10 @@ fn schema_or(name: &str, bytes: &[u8], depth: usize) -> Result<Value, String> {
     })
 }
 
-/// Reads a time; an empty message is none.
+/// Decodes a time; an empty message is none.
 fn time(bytes: &[u8], with_micros: bool) -> Result<Value, String> {
     let (mut seconds, mut nanos) = (None, 0);
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         match field? {
             (1, Wire::Number(n)) => seconds = Some(n.cast_signed()),
             (2, Wire::Number(n)) => nanos = i32::try_from(n).map_err(|err| err.to_string())?,
@@ -220,7 +224,7 @@ fn time(bytes: &[u8], with_micros: bool) -> Result<Value, String> {
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     let (mut is_text, mut number, mut text) = (false, 0, String::new());
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         match field? {
             (1, Wire::Number(n)) => is_text = n != 0,
             (2, Wire::Number(n)) => number = n.cast_signed(),
@@ -231,9 +235,9 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     Ok(if is_text { Value::String(text) } else { Value::from(number) })
 }
 
-/// Reads the first field of a message as text.
+/// Decodes the first field of a message as a string.
 fn first_text(bytes: &[u8]) -> Result<Option<String>, String> {
-    for field in Fields(bytes) {
+    for field in WireFields(bytes) {
         if let (1, Wire::Bytes(text)) = field? {
             return string(text).map(Some);
         }
@@ -245,17 +249,42 @@ fn string(bytes: &[u8]) -> Result<String, String> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|err| err.to_string())
 }
 
-/// A value as protobuf writes it, before anyone knows what it means.
+/// Returns the name of a type for messages.
+fn described(expected: ValueType) -> &'static str {
+    match expected {
+        ValueType::Any => "a value",
+        ValueType::String => "a string",
+        ValueType::Integer => "an integer",
+        ValueType::Number => "a number",
+        ValueType::Boolean => "a boolean",
+        ValueType::Object => "an object",
+        ValueType::List => "a list",
+        ValueType::Quantity => "a quantity",
+        ValueType::IntOrString => "an integer or a string",
+    }
+}
+
+/// An undecoded value.
 #[derive(Clone, Copy, Debug)]
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, one after the other.
-struct Fields<'a>(&'a [u8]);
+impl Wire<'_> {
+    /// Describes the value for messages, in which its content, of any size, has no place.
+    fn described(self) -> String {
+        match self {
+            Self::Number(number) => format!("the number {number}"),
+            Self::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        }
+    }
+}
 
-impl<'a> Iterator for Fields<'a> {
+/// An iterator over the fields of a message.
+struct WireFields<'a>(&'a [u8]);
+
+impl<'a> Iterator for WireFields<'a> {
     type Item = Result<(u64, Wire<'a>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -266,11 +295,11 @@ impl<'a> Iterator for Fields<'a> {
         if field.is_none() {
             self.0 = &[];
         }
-        Some(field.ok_or_else(|| "the message is cut off or damaged".to_owned()))
+        Some(field.ok_or_else(|| "the message is truncated or corrupt".to_owned()))
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     fn field(&mut self) -> Option<(u64, Wire<'a>)> {
         let key = self.varint()?;
         let wire = match key & 7 {
@@ -311,8 +340,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Writes a message from its fields.
-    fn of(fields: &[(u8, &[u8])]) -> Vec<u8> {
+    /// Encodes a message from its fields.
+    fn message_bytes(fields: &[(u8, &[u8])]) -> Vec<u8> {
         let field = |(number, bytes): &(u8, &[u8])| {
             [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], *bytes].concat()
         };
@@ -320,23 +349,53 @@ mod tests {
     }
 
     fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let meta = of(&[(1, api_version.as_bytes()), (2, kind.as_bytes())]);
-        [MAGIC, &of(&[(1, &meta), (2, raw)])].concat()
+        let meta = message_bytes(&[(1, api_version.as_bytes()), (2, kind.as_bytes())]);
+        [MAGIC, &message_bytes(&[(1, &meta), (2, raw)])].concat()
     }
 
     #[test]
-    fn a_pod_with_an_embedded_source_is_read() {
-        let claim = of(&[(1, b"data"), (2, &of(&[(10, &of(&[(1, b"claim")]))]))]);
-        let port = [of(&[(1, b"http")]), vec![3 << 3, 80]].concat();
-        let container = of(&[
+    fn a_value_of_the_wrong_type_is_described_without_its_bytes() {
+        // `spec` of a Pod as a number, and the grace period in it as bytes.
+        let number = [2 << 3, 7];
+        let text = message_bytes(&[(2, &message_bytes(&[(4, b"first")]))]);
+        for (raw, wanted) in [
+            (&number[..], "expected an object, found the number 7"),
+            (&text, "expected an integer, found 5 bytes"),
+        ] {
+            let problem = read(&body("v1", "Pod", raw)).unwrap_err();
+            assert!(problem.contains(wanted), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_an_embedded_source_is_decoded() {
+        let claim = message_bytes(&[
+            (1, b"data"),
+            (2, &message_bytes(&[(10, &message_bytes(&[(1, b"claim")]))])),
+        ]);
+        let port = [message_bytes(&[(1, b"http")]), vec![3 << 3, 80]].concat();
+        let container = message_bytes(&[
             (1, b"main"),
             (2, b"web:1"),
             (6, &port),
-            (8, &of(&[(2, &of(&[(1, b"cpu"), (2, &of(&[(1, b"500m")]))]))])),
+            (
+                8,
+                &message_bytes(&[(
+                    2,
+                    &message_bytes(&[(1, b"cpu"), (2, &message_bytes(&[(1, b"500m")]))]),
+                )]),
+            ),
         ]);
-        let pod = of(&[
-            (1, &of(&[(1, b"a"), (8, &[]), (11, &of(&[(1, b"x"), (2, b"y")]))])),
-            (2, &of(&[(1, &claim), (2, &container)])),
+        let pod = message_bytes(&[
+            (
+                1,
+                &message_bytes(&[
+                    (1, b"a"),
+                    (8, &[]),
+                    (11, &message_bytes(&[(1, b"x"), (2, b"y")])),
+                ]),
+            ),
+            (2, &message_bytes(&[(1, &claim), (2, &container)])),
         ]);
         let read = read(&body("v1", "Pod", &pod)).unwrap();
         let wanted = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": "y"}},
@@ -347,15 +406,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_kinds_and_damaged_bodies_are_refused() {
+    fn unknown_kinds_and_corrupt_bodies_are_rejected() {
         assert!(read(b"{}").unwrap_err().contains("does not start"));
         assert!(read(&body("v1", "Unicorn", &[])).unwrap_err().contains("no kind \"Unicorn\""));
-        assert!(read(&body("v1", "Pod", &[0x0a, 0x7f])).unwrap_err().contains("cut off"));
+        assert!(read(&body("v1", "Pod", &[0x0a, 0x7f])).unwrap_err().contains("truncated"));
     }
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(raw: Vec<u8>) {
+        fn decoding_never_panics(raw: Vec<u8>) {
             let _ = read(&body("v1", "Pod", &raw));
             let _ = read(&raw);
         }

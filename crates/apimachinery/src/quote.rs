@@ -1,10 +1,10 @@
-//! How does the real API server put a piece of user input between quotes?
+//! Quotes user input in messages as kube-apiserver does.
 //!
-//! Its messages quote as Go does, which differs from Rust's `{:?}` for control characters, and messages are compared.
+//! It quotes as Go does, which differs from Rust's `{:?}` for control characters, and clients compare messages.
 
 use std::fmt::Write;
 
-/// Quotes `text` with double quotes, the way Go's `%q` does.
+/// Quotes `text` as Go's `%q` does.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

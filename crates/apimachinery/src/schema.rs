@@ -1,8 +1,8 @@
-//! What does an object of a kind look like?
+//! The types of Kubernetes' kinds and of custom resources.
 //!
-//! [`Types`] holds the shapes of many kinds in one arena: those of Kubernetes' own kinds, read from the data in the
-//! repository at first use, or those of one custom resource. A [`Shape`] is a cheap cursor into it. Decoding,
-//! patches, server-side apply and OpenAPI all walk objects along a shape.
+//! [`Types`] holds the types of many kinds in one arena: those of Kubernetes' own kinds, parsed from the repository's data at
+//! first use, or those of one custom resource. A [`Shape`] is a cheap cursor into it. Decoding, patches, server-side apply and
+//! OpenAPI all walk objects along a shape.
 
 mod data;
 pub use data::descriptions;
@@ -18,48 +18,48 @@ use serde_json::Value;
 
 pub use structural::{OrBool, Structural};
 
-/// The shapes of many kinds.
+/// The types of many kinds.
 #[derive(Debug, Default)]
 pub struct Types {
-    nodes: Vec<Node>,
-    names: BTreeMap<&'static str, NodeId>,
-    kinds: BTreeMap<String, NodeId>,
+    nodes: Vec<TypeNode>,
+    names: BTreeMap<&'static str, TypeId>,
+    kinds: BTreeMap<String, TypeId>,
 }
 
-type NodeId = u32;
+type TypeId = u32;
 type Text = Cow<'static, str>;
 
-/// A place in an object: what is there, and how it merges.
+/// One type or field: its kind of value, and how it merges.
 #[derive(Debug, Default)]
-struct Node {
-    what: What,
-    /// The published name of the type; empty for a place that is not a type of its own.
+struct TypeNode {
+    value_type: ValueType,
+    /// The published name of the type; empty for an anonymous type.
     name: &'static str,
-    /// The named type that describes the content of this place.
-    target: Option<Target>,
+    /// The named type that this field refers to.
+    target: Option<TypeRef>,
     /// Sorted by name.
-    fields: Vec<(Text, NodeId)>,
-    /// The places in `fields` that are written even when nothing is there.
+    fields: Vec<(Text, TypeId)>,
+    /// The indices in `fields` of those that are serialized even when unset.
     always: Vec<u16>,
-    /// What a list or a map holds.
-    content: Option<NodeId>,
+    /// The element type of a list or a map.
+    content: Option<TypeId>,
     attributes: Attributes,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Target {
-    Here(NodeId),
+enum TypeRef {
+    Here(TypeId),
     /// In Kubernetes' own types.
-    BuiltIn(NodeId),
+    BuiltIn(TypeId),
 }
 
 #[derive(Debug, Default)]
 struct Attributes {
-    /// The field's type in Go, as decoding errors name it.
+    /// The field's Go type, as decoding errors name it.
     go: &'static str,
-    /// The embedded Go structs that the field comes through, as decoding errors name them.
+    /// The embedded Go structs that contain the field, as decoding errors name them.
     through: &'static str,
-    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    /// The field's protobuf number, prefixed by those of the embedded structs that contain it.
     number: &'static str,
     format: Text,
     is_required: bool,
@@ -76,21 +76,21 @@ struct Attributes {
     default: Option<Value>,
 }
 
-/// The kind of value that belongs in a place.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum What {
-    /// Anything at all.
+pub enum ValueType {
+    /// Any value.
     #[default]
     Any,
     /// A string.
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
-    /// A map with known fields, or with arbitrary keys and one kind of value.
+    /// A map with declared fields, or with arbitrary keys and one type of value.
     Object,
     /// A list.
     List,
@@ -100,23 +100,23 @@ pub enum What {
     IntOrString,
 }
 
-/// How two writers' versions of a list are put together.
+/// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
-    /// The list is one value.
+    /// The list is replaced as a whole.
     Atomic,
-    /// Each item is a value of its own.
+    /// Items are values without duplicates.
     Set,
-    /// Each item has an identity in its keys.
+    /// Items are identified by their keys.
     Map,
 }
 
-/// How two writers' versions of a map are put together.
+/// How a map is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
-    /// The map is one value.
+    /// The map is replaced as a whole.
     Atomic,
-    /// Each entry is a value of its own.
+    /// Entries are merged one by one.
     Granular,
 }
 
@@ -124,17 +124,17 @@ pub enum MapType {
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     types: &'a Types,
-    node: &'a Node,
+    node: &'a TypeNode,
 }
 
 impl Types {
-    /// The types of Kubernetes' own kinds, read at first use.
+    /// Returns the types of Kubernetes' own kinds, parsed at first use.
     pub fn builtin() -> &'static Types {
         static TYPES: OnceLock<Types> = OnceLock::new();
         TYPES.get_or_init(data::read)
     }
 
-    /// Finds the shape of a kind of this arena.
+    /// Finds the shape of a kind in this arena.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<Shape<'_>> {
         self.kinds.get(&format!("{group}/{version}/{kind}")).map(|id| self.at(*id))
     }
@@ -144,7 +144,7 @@ impl Types {
         self.names.get(name).map(|id| self.at(*id))
     }
 
-    /// The groups, versions and kinds that a named type is served as.
+    /// Returns the groups, versions and kinds that a named type is served as.
     pub fn kinds_of(&self, name: &str) -> impl Iterator<Item = (&str, &str, &str)> {
         let id = self.names.get(name).copied();
         self.kinds.iter().filter(move |(_, kind)| Some(**kind) == id).filter_map(|(gvk, _)| {
@@ -153,147 +153,147 @@ impl Types {
         })
     }
 
-    /// Goes through the named types, in the order of their names.
+    /// Iterates over the named types, sorted by name.
     pub fn all(&self) -> impl Iterator<Item = Shape<'_>> {
         self.names.values().map(|id| self.at(*id))
     }
 
-    /// The shape of the one kind of an arena that was made from a custom resource's schema.
+    /// Returns the shape of the only kind of an arena built from a custom resource's schema.
     pub fn root(&self) -> Option<Shape<'_>> {
         self.nodes.last().map(|node| Shape { types: self, node })
     }
 
-    fn at(&self, id: NodeId) -> Shape<'_> {
+    fn at(&self, id: TypeId) -> Shape<'_> {
         Shape { types: self, node: &self.nodes[id as usize] }
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: TypeNode) -> TypeId {
         self.nodes.push(node);
-        NodeId::try_from(self.nodes.len() - 1).expect("an arena holds thousands of nodes")
+        TypeId::try_from(self.nodes.len() - 1).expect("an arena holds thousands of nodes")
     }
 }
 
 impl<'a> Shape<'a> {
-    /// The kind of value here.
-    pub fn what(self) -> What {
-        self.resolved().node.what
+    /// Returns the kind of value.
+    pub fn value_type(self) -> ValueType {
+        self.resolved().node.value_type
     }
 
-    /// The published name of the type here; empty when it has none.
+    /// Returns the published name of the type; empty when it has none.
     pub fn name(self) -> &'static str {
         self.resolved().node.name
     }
 
-    /// Looks up a field that the type declares.
+    /// Returns a declared field.
     pub fn field(self, name: &str) -> Option<Shape<'a>> {
         let at = self.resolved();
         let index = at.node.fields.binary_search_by(|(n, _)| n.as_ref().cmp(name)).ok()?;
         Some(at.types.at(at.node.fields[index].1))
     }
 
-    /// The declared fields, sorted by name.
+    /// Returns the declared fields, sorted by name.
     pub fn fields(self) -> impl Iterator<Item = (&'a str, Shape<'a>)> {
         let at = self.resolved();
         at.node.fields.iter().map(move |(name, id)| (name.as_ref(), at.types.at(*id)))
     }
 
-    /// Whether any field is declared.
+    /// Returns whether any field is declared.
     pub fn has_fields(self) -> bool {
         !self.resolved().node.fields.is_empty()
     }
 
-    /// What an item of the list here looks like.
+    /// Returns the shape of a list's items.
     pub fn items(self) -> Option<Shape<'a>> {
-        self.content(What::List)
+        self.content(ValueType::List)
     }
 
-    /// What a value of the map here looks like, where keys are arbitrary.
+    /// Returns the shape of the values of a map with arbitrary keys.
     pub fn values(self) -> Option<Shape<'a>> {
-        self.content(What::Object)
+        self.content(ValueType::Object)
     }
 
-    /// The declared field of that name, or else the shape of any value of the map.
+    /// Returns the shape of a declared field, or else of any value of the map.
     pub fn entry(self, name: &str) -> Option<Shape<'a>> {
         self.field(name).or_else(|| self.values())
     }
 
-    fn content(self, of: What) -> Option<Shape<'a>> {
+    fn content(self, of: ValueType) -> Option<Shape<'a>> {
         let at = self.resolved();
-        let id = at.node.content.filter(|_| at.node.what == of)?;
+        let id = at.node.content.filter(|_| at.node.value_type == of)?;
         Some(at.types.at(id))
     }
 
-    /// How a list here merges under server-side apply; undeclared is atomic.
+    /// Returns how a list merges under server-side apply; atomic by default.
     pub fn list_type(self) -> ListType {
         self.attribute(|a| a.list_type).unwrap_or(ListType::Atomic)
     }
 
-    /// How a list here is declared to merge, if it is declared.
+    /// Returns how a list is declared to merge.
     pub fn declared_list_type(self) -> Option<ListType> {
         self.attribute(|a| a.list_type)
     }
 
-    /// The fields that identify an item of a list of type map.
+    /// Returns the fields that identify an item of a list of type map.
     pub fn list_keys(self) -> &'a [Cow<'static, str>] {
         &self.node.attributes.list_keys
     }
 
-    /// How a map here merges under server-side apply; undeclared is granular.
+    /// Returns how a map merges under server-side apply; granular by default.
     pub fn map_type(self) -> MapType {
         self.attribute(|a| a.map_type).unwrap_or(MapType::Granular)
     }
 
-    /// How a map here is declared to merge, if it is declared.
+    /// Returns how a map is declared to merge.
     pub fn declared_map_type(self) -> Option<MapType> {
         self.attribute(|a| a.map_type)
     }
 
-    /// How a list is declared to merge at this very place, not by its type.
+    /// Returns how a list is declared to merge by the field itself, not by its type.
     pub fn own_list_type(self) -> Option<ListType> {
         self.node.attributes.list_type
     }
 
-    /// How a map is declared to merge at this very place, not by its type.
+    /// Returns how a map is declared to merge by the field itself, not by its type.
     pub fn own_map_type(self) -> Option<MapType> {
         self.node.attributes.map_type
     }
 
-    /// The name of the type that this place refers to, if it does not describe its content itself.
+    /// Returns the name of the type that this field refers to, if it has a named type.
     pub fn reference(self) -> Option<&'static str> {
         Some(self.name()).filter(|name| !name.is_empty())
     }
 
-    /// Whether what is here is one value to server-side apply.
+    /// Returns whether server-side apply replaces the value as a whole.
     pub fn is_atomic(self) -> bool {
-        match self.what() {
-            What::List => self.list_type() == ListType::Atomic,
-            What::Object => self.map_type() == MapType::Atomic,
-            What::Any
-            | What::String
-            | What::Integer
-            | What::Number
-            | What::Boolean
-            | What::Quantity
-            | What::IntOrString => false,
+        match self.value_type() {
+            ValueType::List => self.list_type() == ListType::Atomic,
+            ValueType::Object => self.map_type() == MapType::Atomic,
+            ValueType::Any
+            | ValueType::String
+            | ValueType::Integer
+            | ValueType::Number
+            | ValueType::Boolean
+            | ValueType::Quantity
+            | ValueType::IntOrString => false,
         }
     }
 
-    /// The strategies of strategic merge patches here: `merge`, `replace`, `retainKeys`.
+    /// Returns the strategic merge patch strategies: `merge`, `replace`, `retainKeys`.
     pub fn patch_strategies(self) -> impl Iterator<Item = &'static str> {
         self.node.attributes.patch_strategy.split(',').filter(|s| !s.is_empty())
     }
 
-    /// The field that identifies a list's items in a strategic merge patch.
+    /// Returns the field that identifies a list's items in a strategic merge patch.
     pub fn merge_key(self) -> Option<&'static str> {
         Some(self.node.attributes.merge_key).filter(|k| !k.is_empty())
     }
 
-    /// The published default.
+    /// Returns the published default.
     pub fn default(self) -> Option<&'a Value> {
         self.node.attributes.default.as_ref()
     }
 
-    /// The published format, such as `int32`.
+    /// Returns the published format, such as `int32`.
     pub fn format(self) -> &'a str {
         match self.node.attributes.format.as_ref() {
             "" => self.resolved().node.attributes.format.as_ref(),
@@ -301,22 +301,22 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The name of the type in Go, as decoding errors give it; with its pointer.
+    /// Returns the Go type as decoding errors name it, with its pointer.
     pub fn go(self) -> &'static str {
         self.node.attributes.go
     }
 
-    /// The field's number in protobuf, after those of the embedded structs that it comes through.
+    /// Returns the field's protobuf number, prefixed by those of the embedded structs that contain it.
     pub fn number(self) -> &'static str {
         self.node.attributes.number
     }
 
-    /// The embedded Go structs that the field comes through, as decoding errors name them.
+    /// Returns the embedded Go structs that contain the field, as decoding errors name them.
     pub fn through(self) -> &'static str {
         self.node.attributes.through
     }
 
-    /// The fields that are written even when nothing is there.
+    /// Returns the fields that are serialized even when unset.
     pub fn always(self) -> impl Iterator<Item = (&'a str, Shape<'a>)> {
         let at = self.resolved();
         at.node.always.iter().map(move |index| {
@@ -325,37 +325,37 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// Whether the field is a pointer in Go, so that nothing and zero differ.
+    /// Returns whether the field is a pointer in Go, so that unset and zero differ.
     pub fn is_pointer(self) -> bool {
         self.node.attributes.go.starts_with('*')
     }
 
-    /// Whether an empty value is left out when the object is written.
+    /// Returns whether an empty value is omitted (`omitempty`).
     pub fn omits_empty(self) -> bool {
         self.node.attributes.omit_empty
     }
 
-    /// Whether a struct without content is left out when the object is written.
+    /// Returns whether a struct without content is omitted (`omitzero`).
     pub fn omits_zero(self) -> bool {
         self.node.attributes.omit_zero
     }
 
-    /// Whether the field must be there.
+    /// Returns whether the field is required.
     pub fn is_required(self) -> bool {
         self.node.attributes.is_required
     }
 
-    /// The values that are known for an enumeration.
+    /// Returns the known values of an enumeration.
     pub fn known_values(self) -> &'a [&'static str] {
         &self.node.attributes.values
     }
 
-    /// Whether fields that are not declared are kept.
+    /// Returns whether undeclared fields are preserved.
     pub fn preserves_unknown(self) -> bool {
         self.node.attributes.preserves_unknown
     }
 
-    /// Whether a whole object, with kind and metadata, is embedded here.
+    /// Returns whether a whole object, with kind and metadata, is embedded here.
     pub fn is_embedded(self) -> bool {
         self.node.attributes.is_embedded
     }
@@ -367,8 +367,8 @@ impl<'a> Shape<'a> {
     fn resolved(self) -> Shape<'a> {
         match self.node.target {
             None => self,
-            Some(Target::Here(id)) => self.types.at(id).resolved(),
-            Some(Target::BuiltIn(id)) => Types::builtin().at(id).resolved(),
+            Some(TypeRef::Here(id)) => self.types.at(id).resolved(),
+            Some(TypeRef::BuiltIn(id)) => Types::builtin().at(id).resolved(),
         }
     }
 }
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_can_be_walked_to_its_ports() {
+    fn a_pods_ports_are_found() {
         let pod = Types::builtin().kind("", "v1", "Pod").unwrap();
         let containers = pod.field("spec").and_then(|s| s.field("containers")).unwrap();
         assert_eq!(containers.list_type(), ListType::Map);
@@ -396,7 +396,7 @@ mod tests {
         let types = Types::builtin();
         let deployment = types.kind("apps", "v1", "Deployment").unwrap();
         let labels = deployment.field("metadata").and_then(|m| m.field("labels")).unwrap();
-        assert_eq!(labels.values().map(Shape::what), Some(What::String));
+        assert_eq!(labels.values().map(Shape::value_type), Some(ValueType::String));
         assert!(!labels.is_atomic());
         let selector = deployment.field("spec").and_then(|s| s.field("selector")).unwrap();
         assert!(selector.is_atomic());
@@ -404,12 +404,15 @@ mod tests {
     }
 
     #[test]
-    fn quantities_and_ports_are_told_apart() {
+    fn quantities_and_ports_are_distinct() {
         let types = Types::builtin();
         let service = types.named("io.k8s.api.core.v1.ServicePort").unwrap();
-        assert_eq!(service.field("targetPort").map(Shape::what), Some(What::IntOrString));
+        assert_eq!(
+            service.field("targetPort").map(Shape::value_type),
+            Some(ValueType::IntOrString)
+        );
         let resources = types.named("io.k8s.api.core.v1.ResourceRequirements").unwrap();
         let limits = resources.field("limits").and_then(Shape::values).unwrap();
-        assert_eq!(limits.what(), What::Quantity);
+        assert_eq!(limits.value_type(), ValueType::Quantity);
     }
 }

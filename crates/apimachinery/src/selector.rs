@@ -1,18 +1,18 @@
-//! Which objects does a caller mean: selection by labels and by fields.
+//! Label and field selectors.
 //!
-//! Both are parsed once per request, with the words the real API server uses to refuse, and then asked once per object.
+//! Both are parsed once per request, with kube-apiserver's error messages, and then matched against each object.
 
 mod fields;
 mod labels;
-#[cfg(test)]
-mod laws;
 mod lexer;
+#[cfg(test)]
+mod property_tests;
 mod syntax;
 
-pub use fields::{Fields, Selectable};
-pub use labels::{Labels, Operator, Requirement};
+pub use fields::{FieldSelector, Selectable};
+pub use labels::{LabelSelector, Operator, Requirement};
 
-/// Says why a selector was refused; always the caller's mistake (400).
+/// The reason why a selector is invalid; always a client error (400).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Invalid(pub String);
+pub struct InvalidSelector(pub String);

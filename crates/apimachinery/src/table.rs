@@ -1,8 +1,7 @@
-//! How is an object shown on one line?
+//! Tables for `kubectl get`.
 //!
-//! `kubectl get` asks the server for a table: columns and, for each object, a row of cells. Built-in kinds have the
-//! columns and cells of the real server's printers, custom kinds those of their definition, and all others a name and
-//! a time.
+//! kubectl asks the server for a table: columns and, for each object, a row of cells. Built-in kinds have the columns and cells
+//! of kube-apiserver's printers, custom kinds those of their definition, and all others a name and a time.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "JSON's six types are all there will ever be")]
 
@@ -23,7 +22,7 @@ use columns::Column;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Where a kind's columns come from.
+/// The source of a kind's columns.
 pub enum Columns {
     /// A built-in kind.
     BuiltIn {
@@ -36,7 +35,7 @@ pub enum Columns {
     Custom(Vec<PrinterColumn>),
 }
 
-/// How much of each object its row carries.
+/// How much of each object is included in its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Include {
     /// Only its metadata.
@@ -49,7 +48,7 @@ pub enum Include {
 }
 
 impl Include {
-    /// Reads the `includeObject` parameter; the error is the text of a 400.
+    /// Parses the `includeObject` parameter; the error is the message of a 400.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -65,9 +64,9 @@ impl Include {
 }
 
 impl Columns {
-    /// Makes a table of objects; `metadata` is the list's own, or holds one object's `resourceVersion`.
+    /// Builds a table of objects; `metadata` is the list's own, or holds one object's `resourceVersion`.
     ///
-    /// Without `headers` the columns are left out, as on a watch after its first event.
+    /// Without `headers` the columns are omitted, as on a watch after its first event.
     pub fn table<'a>(
         &self,
         metadata: Value,
@@ -87,7 +86,7 @@ impl Columns {
         })
     }
 
-    /// Makes the table of one object, as for a get or a watch event.
+    /// Builds the table of one object, for a get or a watch event.
     pub fn table_of_one(
         &self,
         object: &Value,
@@ -102,7 +101,7 @@ impl Columns {
         self.table(Value::Object(metadata), [object], include, headers, now)
     }
 
-    /// Tells whether the kind is shown by name and time only, for want of a printer.
+    /// Returns whether the kind has no printer, so that only name and time are shown.
     fn is_plain(&self) -> bool {
         matches!(self, Self::BuiltIn { group, kind } if !columns::has_printer(group, kind))
     }
@@ -110,7 +109,7 @@ impl Columns {
     fn definitions(&self) -> Value {
         match self {
             Self::BuiltIn { group, kind } => {
-                columns::of(group, kind).iter().map(Column::definition).collect()
+                columns::for_kind(group, kind).iter().map(Column::definition).collect()
             }
             Self::Custom(columns) => custom::definitions(columns),
         }
@@ -118,7 +117,7 @@ impl Columns {
 
     fn row(&self, object: &Value, include: Include, now: Timestamp) -> Value {
         let cells = match self {
-            Self::BuiltIn { group, kind } => cells::of(group, kind, object, now),
+            Self::BuiltIn { group, kind } => cells::for_object(group, kind, object, now),
             Self::Custom(columns) => custom::cells(columns, object, now),
         };
         let mut row = Map::new();

@@ -1,11 +1,10 @@
-//! What is there from the start?
-//!
-//! The namespaces, the service and the priorities that clients take for granted, as on any cluster.
+//! The objects that every new cluster has: namespaces, the `kubernetes` Service and the system PriorityClasses.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::access::KUBERNETES_SERVICE;
 use crate::core::Core;
 use crate::rest::internal;
 
@@ -24,7 +23,7 @@ const PRIORITIES: [(&str, u32, &str); 2] = [
     ),
 ];
 
-/// Makes what is missing.
+/// Creates the objects that are missing.
 pub(crate) async fn run(core: &Arc<Core>) -> Result<(), String> {
     for name in NAMESPACES {
         make(core, ("", "v1", "namespaces"), None, json!({"metadata": {"name": name}})).await?;
@@ -34,7 +33,7 @@ pub(crate) async fn run(core: &Arc<Core>) -> Result<(), String> {
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": labels},
         "spec": {
-            "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "clusterIP": KUBERNETES_SERVICE, "clusterIPs": [KUBERNETES_SERVICE], "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack", "ports": [port],
         },
     });
@@ -60,7 +59,7 @@ async fn make(
         internal::create(core, resource, namespace, "kube-apiserver", object).await;
         core.store
             .get(&resource.storage, &key)
-            .ok_or_else(|| format!("{plural} {key} could not be made"))?;
+            .ok_or_else(|| format!("{plural} {key} could not be created"))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What happens by itself, after a write is answered?
+//! The controllers that the API server runs itself.
 //!
-//! What the controller manager of a cluster does for every cluster: garbage goes, namespaces empty out, budgets are kept
-//! up to date, old events are forgotten. One task sees every change, in order, and hands it to each.
+//! They do the part of kube-controller-manager that clients rely on: garbage collection, namespace deletion, the status of
+//! PodDisruptionBudgets and event expiry. One task receives every change in order and passes it to each controller.
 
 mod budgets;
 mod events;
@@ -22,23 +22,20 @@ use events::Events;
 use garbage::Garbage;
 use namespaces::Namespaces;
 
-/// Where an object is: its collection and its key.
-pub(crate) type Place = (Arc<str>, Arc<str>);
-
-/// The metadata that housekeeping looks at.
+/// The metadata that the controllers read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Meta {
     pub(crate) uid: String,
     pub(crate) deletion_timestamp: Option<String>,
     pub(crate) finalizers: Vec<String>,
-    pub(crate) owner_references: Vec<Owner>,
+    pub(crate) owner_references: Vec<OwnerReference>,
 }
 
-/// An owner, as its dependents name it.
+/// An entry of `metadata.ownerReferences`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Owner {
+pub(crate) struct OwnerReference {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -49,22 +46,22 @@ pub(crate) struct Owner {
 
 impl Meta {
     /// Reads only the metadata of an object.
-    pub(crate) fn of(object: &Object) -> Self {
+    pub(crate) fn from_object(object: &Object) -> Self {
         object.metadata().unwrap_or_default()
     }
 }
 
-/// Starts housekeeping. It ends when the engine stops.
+/// Starts the controllers. They run until the server stops.
 pub(crate) fn start(core: &Arc<Core>) {
-    let of_task = Arc::clone(core);
-    core.keep(core.supervisor.spawn("garbage collection", move || {
-        // The feed is opened before the present is looked at, so that nothing falls between the two.
-        let feed = of_task.store.feed();
-        run(Arc::clone(&of_task), feed)
+    let task_core = Arc::clone(core);
+    core.own_task(core.supervisor.spawn("garbage collection", move || {
+        // Subscribe before the initial list, so that no change between the two is missed.
+        let feed = task_core.store.feed();
+        run(Arc::clone(&task_core), feed)
     }));
 }
 
-struct Keepers {
+struct Controllers {
     garbage: Garbage,
     namespaces: Namespaces,
     budgets: Budgets,
@@ -73,28 +70,28 @@ struct Keepers {
 
 async fn run(core: Arc<Core>, mut feed: UnboundedReceiver<Arc<Change>>) {
     let mut stopping = core.stopping();
-    let mut keepers = Keepers {
+    let mut controllers = Controllers {
         garbage: Garbage::default(),
         namespaces: Namespaces::default(),
         budgets: Budgets::default(),
         events: Events::default(),
     };
     core.store.each(|collection, key, object| {
-        keepers.note(collection, key, object, false);
+        controllers.observe(collection, key, object, false);
     });
     loop {
-        keepers.work(&core).await;
-        let wake_at = keepers.wake_at();
+        controllers.reconcile(&core).await;
+        let wake_at = controllers.next_wake();
         let change = tokio::select! {
             change = feed.recv() => change,
             _ = stopping.changed() => return,
             () = sleep(wake_at) => continue,
         };
         let Some(change) = change else { return };
-        keepers.see(&change);
-        // Whatever else has happened meanwhile is looked at together.
+        controllers.apply_change(&change);
+        // Handle all changes that are already queued in one pass.
         while let Ok(change) = feed.try_recv() {
-            keepers.see(&change);
+            controllers.apply_change(&change);
         }
     }
 }
@@ -106,44 +103,44 @@ async fn sleep(until: Option<Instant>) {
     }
 }
 
-impl Keepers {
-    fn see(&mut self, change: &Change) {
+impl Controllers {
+    fn apply_change(&mut self, change: &Change) {
         let Change { collection, key, .. } = change;
         if change.keeps_ties && &**collection != "namespaces" {
-            self.namespaces.note(collection, key, &Meta::default(), false);
-            self.budgets.note(collection, key);
+            self.namespaces.observe(collection, key, &Meta::default(), false);
+            self.budgets.observe(collection, key);
             return;
         }
-        self.note(collection, key, &change.object, change.deleted);
+        self.observe(collection, key, &change.object, change.deleted);
     }
 
-    fn note(&mut self, collection: &Arc<str>, key: &Arc<str>, object: &Object, deleted: bool) {
+    fn observe(&mut self, collection: &Arc<str>, key: &Arc<str>, object: &Object, deleted: bool) {
         if &**collection == "events" {
-            // Nothing depends on an event, and there are many.
-            self.events.note(key, object, deleted);
-            self.namespaces.note(collection, key, &Meta::default(), deleted);
+            // Events are numerous and own nothing, so garbage collection skips them.
+            self.events.observe(key, object, deleted);
+            self.namespaces.observe(collection, key, &Meta::default(), deleted);
             return;
         }
-        let meta = Meta::of(object);
-        self.namespaces.note(collection, key, &meta, deleted);
-        self.budgets.note(collection, key);
-        self.garbage.note(collection, key, meta, deleted);
+        let meta = Meta::from_object(object);
+        self.namespaces.observe(collection, key, &meta, deleted);
+        self.budgets.observe(collection, key);
+        self.garbage.observe(collection, key, meta, deleted);
     }
 
-    async fn work(&mut self, core: &Arc<Core>) {
-        self.garbage.work(core).await;
-        self.namespaces.work(core).await;
-        self.budgets.work(core).await;
-        self.events.work(core).await;
+    async fn reconcile(&mut self, core: &Arc<Core>) {
+        self.garbage.reconcile(core).await;
+        self.namespaces.reconcile(core).await;
+        self.budgets.reconcile(core).await;
+        self.events.reconcile(core).await;
     }
 
-    fn wake_at(&self) -> Option<Instant> {
-        self.events.wake_at().into_iter().chain(self.budgets.wake_at()).min()
+    fn next_wake(&self) -> Option<Instant> {
+        self.events.next_wake().into_iter().chain(self.budgets.next_wake()).min()
     }
 }
 
-/// Finds a resource that shows a collection.
-pub(crate) fn shown_as(core: &Core, collection: &str) -> Option<Arc<Resource>> {
+/// Returns a resource that is stored in a collection.
+pub(crate) fn stored_resource(core: &Core, collection: &str) -> Option<Arc<Resource>> {
     let served = core.registry.served();
     let mut all = served.iter().flat_map(|(_, resources)| resources);
     all.find(|r| *r.storage == *collection && r.is_stored()).map(Arc::clone)

@@ -1,4 +1,4 @@
-//! What every request shares: the store, what is served, the clock.
+//! The state that all requests share: the store, the registry of resources, the clock.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,32 +12,35 @@ use crate::delegate::Delegates;
 use crate::node_proxy::NodeProxy;
 use crate::service_addresses::ServiceAddresses;
 use crate::store::Store;
+use crate::tokens::TokenKey;
 use apimachinery::resource::Registry;
 
-/// The inside of an engine.
+/// The shared state of an API server.
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
     pub(crate) supervisor: Supervisor,
-    /// What runs until the engine stops.
+    /// Tasks that run until the server stops.
     tasks: Mutex<Vec<Supervised>>,
-    /// Which data directory the engine uses; one that uses none has its own.
+    /// The identity of the data directory; random for a server without one.
     pub(crate) identity: String,
     pub(crate) delegates: Delegates,
-    /// How kubelets are reached; `None`: no node can be.
+    /// Connects to kubelets; `None`: no node can be reached.
     node_proxy: Mutex<Option<Arc<dyn NodeProxy>>>,
-    /// The certificate that clients trust.
+    /// The CA certificate.
     pub(crate) ca_pem: String,
-    /// What a client has to know.
+    /// The bearer token of the administrator.
     token: String,
+    /// Signs the tokens of service accounts.
+    pub(crate) token_key: TokenKey,
     stopping: watch::Sender<bool>,
-    /// The addresses that services have.
+    /// The allocated addresses and node ports of Services.
     pub(crate) service_addresses: ServiceAddresses,
-    /// Says that a CustomResourceDefinition was written.
+    /// Notified when a CustomResourceDefinition was written.
     pub(crate) definition_written: Notify,
-    /// The definitions whose deletion is being carried out.
+    /// The definitions that are being finalized.
     terminating: Mutex<BTreeSet<String>>,
 }
 
@@ -62,6 +65,7 @@ impl Core {
             node_proxy: Mutex::default(),
             ca_pem: access.ca_pem().to_owned(),
             token: access.token.clone(),
+            token_key: TokenKey::new(&access.token_key),
             stopping: watch::Sender::new(false),
             service_addresses: ServiceAddresses::default(),
             definition_written: Notify::new(),
@@ -69,32 +73,32 @@ impl Core {
         })
     }
 
-    /// Compares a token with ours in constant time.
-    pub(crate) fn is_token(&self, token: &str) -> bool {
+    /// Compares a token with that of the administrator in constant time.
+    pub(crate) fn is_admin_token(&self, token: &str) -> bool {
         token.as_bytes().ct_eq(self.token.as_bytes()).into()
     }
 
-    /// Returns how kubelets are reached.
+    /// Returns the proxy to the kubelets.
     pub(crate) fn node_proxy(&self) -> Option<Arc<dyn NodeProxy>> {
         self.node_proxy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets how kubelets are reached.
+    /// Sets the proxy to the kubelets.
     pub(crate) fn set_node_proxy(&self, proxy: Option<Arc<dyn NodeProxy>>) {
         *self.node_proxy.lock().unwrap_or_else(PoisonError::into_inner) = proxy;
     }
 
-    /// Keeps a task until the engine stops.
-    pub(crate) fn keep(&self, task: Supervised) {
+    /// Owns a task until the server stops.
+    pub(crate) fn own_task(&self, task: Supervised) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
-    /// Gives a signal that turns true when the engine stops.
+    /// Returns a signal that becomes true when the server stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
-    /// Returns the definitions whose deletion is being carried out.
+    /// Returns the definitions that are being finalized.
     pub(crate) fn terminating(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.terminating.lock().unwrap_or_else(PoisonError::into_inner)
     }

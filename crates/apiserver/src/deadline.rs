@@ -1,13 +1,13 @@
-//! When is a time over that a client chose?
+//! Deadlines from timeouts that clients choose.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// No wait is longer than this: thirty years. A moment further away than the machine can count does not exist.
+/// The longest timeout, thirty years: adding `Duration::MAX` to an `Instant` would overflow.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Returns the moment after a wait, however long.
+/// Returns the deadline of a timeout of any length.
 pub(crate) fn after(wait: Duration) -> Instant {
     Instant::now() + wait.min(LONGEST)
 }
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_wait_has_an_end() {
+    fn the_longest_timeout_does_not_overflow() {
         assert!(after(Duration::MAX) > Instant::now());
     }
 }

@@ -1,13 +1,13 @@
-//! Which kinds do the definitions in the store make, and how do they come and go?
+//! CustomResourceDefinitions: the resources that they serve, their status and their deletion.
 //!
-//! Serving follows the store: whenever a definition changes, what is served is worked out anew. A task then does what
-//! the controllers of a real server do: it says in the status that names are accepted, and on deletion it takes the
-//! objects away first.
+//! Whenever a definition changes, the registry of served resources is rebuilt from the store. A task then does what the
+//! controllers of kube-apiserver do: it sets the accepted names in the status, and deletes the custom objects of a definition
+//! before the definition itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::crd::{self, resources};
+use apimachinery::crd::{self, CLEANUP_FINALIZER as FINALIZER, resources};
 use apimachinery::resource::{Resource, qualified};
 use apimachinery::schema::{Types, decode, times};
 use serde_json::{Value, json};
@@ -16,27 +16,25 @@ use crate::core::Core;
 use crate::store::{Body, Object, Unreadable, Write, WriteError};
 
 const COLLECTION: &str = "customresourcedefinitions.apiextensions.k8s.io";
-/// Keeps a deleted definition until its objects are gone.
-pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
 }
 
-fn words(list: &Value) -> Vec<String> {
+fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|w| w.as_str().map(str::to_owned)).collect()
 }
 
-/// Follows a write of a resource, if it is one that decides what is served.
-pub(crate) fn notice(core: &Core, resource: &Resource) {
-    if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-        sync(core);
+/// Updates the registry after a write, if a CustomResourceDefinition was written.
+pub(crate) fn on_write(core: &Core, resource: &Resource) {
+    if resource.rules.defines_kinds {
+        update_registry(core);
         core.definition_written.notify_one();
     }
 }
 
-/// Serves what the definitions in the store say.
-pub(crate) fn sync(core: &Core) {
+/// Rebuilds the custom part of the registry from the definitions in the store.
+pub(crate) fn update_registry(core: &Core) {
     let all = definitions(core);
     core.registry.change(|served| {
         served.remove_custom();
@@ -58,7 +56,7 @@ fn definitions(core: &Core) -> Vec<(Object, Value)> {
     items.into_iter().filter_map(read).collect()
 }
 
-/// Reads a definition. One that cannot be read is left out, and the others are served.
+/// Reads a definition. One that cannot be read is skipped; the others are still served.
 fn read(name: &str, object: &Object) -> Option<Value> {
     let value = object.value("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let log = |why: &Unreadable| {
@@ -71,38 +69,38 @@ fn read(name: &str, object: &Object) -> Option<Value> {
     value.inspect_err(log).ok()
 }
 
-/// The names that another definition of the group, older or already accepted, has taken.
-fn conflict(crd: &Value, all: &[(Object, Value)]) -> Option<(String, String)> {
+/// Returns the reason and message of a conflict with the accepted names of another definition of the group.
+fn name_conflict(crd: &Value, all: &[(Object, Value)]) -> Option<(String, String)> {
     let group = text(&crd["spec"], "group");
-    let mine = &crd["spec"]["names"];
+    let names = &crd["spec"]["names"];
     for (_, other) in all {
         let is_other = other["metadata"]["name"] != crd["metadata"]["name"];
         if !is_other || text(&other["spec"], "group") != group {
             continue;
         }
-        let theirs = &other["status"]["acceptedNames"];
+        let other_names = &other["status"]["acceptedNames"];
         let taken = |name: &str| {
             !name.is_empty()
-                && (text(theirs, "plural") == name
-                    || text(theirs, "singular") == name
-                    || words(&theirs["shortNames"]).iter().any(|s| s == name))
+                && (text(other_names, "plural") == name
+                    || text(other_names, "singular") == name
+                    || strings(&other_names["shortNames"]).iter().any(|s| s == name))
         };
         for field in ["plural", "singular"] {
-            if taken(text(mine, field)) {
+            if taken(text(names, field)) {
                 let reason = if field == "plural" { "PluralConflict" } else { "SingularConflict" };
                 return Some((
                     reason.to_owned(),
-                    format!("{:?} is already in use", text(mine, field)),
+                    format!("{:?} is already in use", text(names, field)),
                 ));
             }
         }
-        if let Some(name) = words(&mine["shortNames"]).iter().find(|n| taken(n)) {
+        if let Some(name) = strings(&names["shortNames"]).iter().find(|n| taken(n)) {
             return Some(("ShortNamesConflict".to_owned(), format!("{name:?} is already in use")));
         }
         for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
-            let name = text(mine, field);
+            let name = text(names, field);
             if !name.is_empty()
-                && (text(theirs, "kind") == name || text(theirs, "listKind") == name)
+                && (text(other_names, "kind") == name || text(other_names, "listKind") == name)
             {
                 return Some((reason.to_owned(), format!("{name:?} is already in use")));
             }
@@ -117,77 +115,82 @@ fn is_established(crd: &Value) -> bool {
 }
 
 fn is_accepted(crd: &Value, all: &[(Object, Value)]) -> bool {
-    is_established(crd) || conflict(crd, all).is_none()
+    is_established(crd) || name_conflict(crd, all).is_none()
 }
 
-/// Starts to settle definitions: at once, and whenever one was written. It ends when the engine stops.
+/// Starts the task that reconciles definitions: at once, and whenever one was written, until the server stops.
 pub(crate) fn start(core: &Arc<Core>) {
-    let of_task = Arc::clone(core);
-    core.keep(core.supervisor.spawn("status of CustomResourceDefinitions", move || {
-        let core = Arc::clone(&of_task);
+    let task_core = Arc::clone(core);
+    core.own_task(core.supervisor.spawn("status of CustomResourceDefinitions", move || {
+        let core = Arc::clone(&task_core);
         async move {
             loop {
-                settle(&core).await;
+                reconcile(&core).await;
                 core.definition_written.notified().await;
             }
         }
     }));
 }
 
-/// Brings the status of every definition up to date, and carries out deletions.
-async fn settle(core: &Arc<Core>) {
+/// Updates the status of every definition, and starts to finalize the deleted ones.
+async fn reconcile(core: &Arc<Core>) {
     for (object, crd) in definitions(core) {
         let name = text(&crd["metadata"], "name").to_owned();
         if crd["metadata"]["deletionTimestamp"].is_string() {
-            start_finishing(core, name);
+            start_finalizing(core, name);
             continue;
         }
         let all = definitions(core);
         let mut next = crd.clone();
-        accept(&mut next, conflict(&crd, &all), core);
+        set_accepted_names(&mut next, name_conflict(&crd, &all), core);
         if next["status"] != crd["status"] || next["metadata"] != crd["metadata"] {
-            // A conflict means that someone else changed it, and that brings us here again.
-            let _ = store(core, &name, Some(&object), Some(&next)).await;
+            // A conflict means that another write changed it, which wakes this task again.
+            let _ = write_crd(core, &name, Some(&object), Some(&next)).await;
         }
     }
 }
 
-async fn store(
+async fn write_crd(
     core: &Core,
     name: &str,
-    seen: Option<&Object>,
+    current: Option<&Object>,
     next: Option<&Value>,
 ) -> Result<(), WriteError> {
     let write = Write {
         collection: Arc::from(COLLECTION),
         key: Arc::from(name),
-        expected: seen.map(Object::version),
+        expected: current.map(Object::version),
         body: next.map(Body::new),
     };
     core.store.write(write).await.map(|_| ())
 }
 
-fn accept(crd: &mut Value, conflict: Option<(String, String)>, core: &Core) {
+fn set_accepted_names(crd: &mut Value, conflict: Option<(String, String)>, core: &Core) {
     let now = times::write(core.clock.now(), false);
     let was_established = is_established(crd);
     match conflict {
         None => {
             crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
-            condition(crd, ("NamesAccepted", "True"), ("NoConflicts", "no conflicts found"), &now);
+            set_condition(
+                crd,
+                ("NamesAccepted", "True"),
+                ("NoConflicts", "no conflicts found"),
+                &now,
+            );
             let message = "the initial names have been accepted";
-            condition(crd, ("Established", "True"), ("InitialNamesAccepted", message), &now);
+            set_condition(crd, ("Established", "True"), ("InitialNamesAccepted", message), &now);
         }
         Some((reason, message)) => {
-            condition(crd, ("NamesAccepted", "False"), (&reason, &message), &now);
+            set_condition(crd, ("NamesAccepted", "False"), (&reason, &message), &now);
             if !was_established {
                 let why = ("NotAccepted", "not all names are accepted");
-                condition(crd, ("Established", "False"), why, &now);
+                set_condition(crd, ("Established", "False"), why, &now);
             }
         }
     }
 }
 
-fn condition(crd: &mut Value, state: (&str, &str), why: (&str, &str), now: &str) {
+fn set_condition(crd: &mut Value, state: (&str, &str), why: (&str, &str), now: &str) {
     if !crd["status"]["conditions"].is_array() {
         crd["status"]["conditions"] = json!([]);
     }
@@ -200,36 +203,36 @@ fn condition(crd: &mut Value, state: (&str, &str), why: (&str, &str), now: &str)
     }
 }
 
-/// Starts a task that carries out the deletion of a definition, unless there is one.
-fn start_finishing(core: &Arc<Core>, name: String) {
+/// Starts a task that finalizes a deleted definition, unless one is running.
+fn start_finalizing(core: &Arc<Core>, name: String) {
     if !core.terminating().insert(name.clone()) {
         return;
     }
     let core = Arc::clone(core);
     tokio::spawn(async move {
         let task = format!("deletion of CustomResourceDefinition {name}");
-        core.supervisor.complete(task, || finish(&core, &name)).await;
+        core.supervisor.complete(task, || finalize(&core, &name)).await;
         core.terminating().remove(&name);
     });
 }
 
-/// Deletes the objects of a definition that is being deleted, and then lets it go.
-async fn finish(core: &Arc<Core>, name: &str) {
+/// Deletes the custom objects of a deleted definition, then removes its finalizer.
+async fn finalize(core: &Arc<Core>, name: &str) {
     let stopping = core.stopping();
     while !*stopping.borrow() {
         let Some(object) = core.store.get(COLLECTION, name) else { return };
         let Some(crd) = read(name, &object) else { return };
-        let finalizers = words(&crd["metadata"]["finalizers"]);
+        let finalizers = strings(&crd["metadata"]["finalizers"]);
         if !finalizers.iter().any(|f| f == FINALIZER) {
             return;
         }
-        if delete_instances(core, &crd).await == 0 {
+        if delete_custom_objects(core, &crd).await == 0 {
             let mut next = crd.clone();
             let left: Vec<&String> = finalizers.iter().filter(|f| *f != FINALIZER).collect();
             next["metadata"]["finalizers"] = json!(left);
             let next = (!left.is_empty()).then_some(&next);
-            if store(core, name, Some(&object), next).await.is_ok() {
-                sync(core);
+            if write_crd(core, name, Some(&object), next).await.is_ok() {
+                update_registry(core);
                 return;
             }
         }
@@ -237,14 +240,14 @@ async fn finish(core: &Arc<Core>, name: &str) {
     }
 }
 
-/// Deletes what can be deleted at once, marks the rest as deleted, and tells how much is left.
-async fn delete_instances(core: &Core, crd: &Value) -> usize {
+/// Deletes objects without finalizers, marks the others as deleted, and returns how many remain.
+async fn delete_custom_objects(core: &Core, crd: &Value) -> usize {
     let collection: Arc<str> =
         Arc::from(qualified(text(&crd["spec"]["names"], "plural"), text(&crd["spec"], "group")));
     let Ok(page) = core.store.list(&collection, "", None, usize::MAX, None) else { return 0 };
     let mut left = 0;
     for (key, object) in page.items {
-        // Nobody can take finalizers off what cannot be read: it goes at once.
+        // The finalizers of an unreadable object can never be removed, so it is deleted at once.
         let mut value = object.value("", "").unwrap_or_default();
         let has_finalizers =
             value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
@@ -269,7 +272,7 @@ async fn delete_instances(core: &Core, crd: &Value) -> usize {
     left
 }
 
-/// Brings the definitions of our own kinds into the store, where they are missing or have changed.
+/// Stores the definitions of Plimsoll's own kinds, where they are missing or have changed.
 pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
     for kind in api::KINDS {
         let Some(make) = kind.crd else { continue };
@@ -278,8 +281,8 @@ pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
         crd = decode::value(&crd, shape).map_err(|e| e.to_string())?.value;
         crd::default(&mut crd);
         let name = text(&crd["metadata"], "name").to_owned();
-        let seen = core.store.get(COLLECTION, &name);
-        let stored = seen.as_ref().and_then(|object| read(&name, object));
+        let current = core.store.get(COLLECTION, &name);
+        let stored = current.as_ref().and_then(|object| read(&name, object));
         if stored.as_ref().is_some_and(|s| s["spec"] == crd["spec"]) {
             continue;
         }
@@ -299,13 +302,13 @@ pub(crate) async fn install(core: &Arc<Core>) -> Result<(), String> {
                 crd::prepare_create(&mut crd);
             }
         }
-        accept(&mut crd, None, core);
-        match store(core, &name, seen.as_ref(), Some(&crd)).await {
+        set_accepted_names(&mut crd, None, core);
+        match write_crd(core, &name, current.as_ref(), Some(&crd)).await {
             Ok(()) | Err(WriteError::Conflict) => {}
             Err(WriteError::Failed(why)) => return Err(why),
         }
     }
-    sync(core);
+    update_registry(core);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! Which groups, versions and resources are there?
+//! Discovery: the served groups, versions and resources.
 //!
-//! In the plain form, one document per step, and in the aggregated form that current clients ask for, all at once.
+//! As one document per group and version, and as the aggregated document that current clients request.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::delegate::Delegates;
-use apimachinery::resource::{Resource, Served, Subresource, api_version};
+use apimachinery::resource::{Resource, ServedResources, Subresource, api_version};
 
-/// The groups that the real server lists first, in its order.
+/// The groups that kube-apiserver lists first, in its order.
 const FIRST: &[&str] = &[
     "apiregistration.k8s.io",
     "apps",
@@ -32,7 +32,7 @@ const FIRST: &[&str] = &[
     "discovery.k8s.io",
 ];
 
-/// A group and version that someone else answers for, with the resources that it says it has.
+/// A delegated group and version, with its resources.
 pub(crate) struct Delegated {
     group: String,
     version: String,
@@ -40,7 +40,7 @@ pub(crate) struct Delegated {
     list: Value,
 }
 
-/// Asks those who answer for a group and version what they have.
+/// Fetches the resources of all delegated groups.
 pub(crate) async fn delegated(delegates: &Delegates) -> Vec<Delegated> {
     let mut all = Vec::new();
     for (group, version) in delegates.list() {
@@ -73,9 +73,9 @@ impl Delegated {
     }
 }
 
-/// Answers the path of a discovery document; `None` when there is none.
+/// Returns the discovery document at a path, if there is one.
 pub(crate) fn document(
-    served: &Served,
+    served: &ServedResources,
     delegated: &[Delegated],
     path: &str,
     host: &str,
@@ -104,9 +104,9 @@ pub(crate) fn document(
     }
 }
 
-/// Answers `/api` and `/apis` in the aggregated form; `version` is that of the document: `v2` or `v2beta1`.
+/// Returns the aggregated document of `/api` or `/apis`; `version` is the document's: `v2` or `v2beta1`.
 pub(crate) fn aggregated(
-    served: &Served,
+    served: &ServedResources,
     delegated: &[Delegated],
     path: &str,
     version: &str,
@@ -135,8 +135,8 @@ pub(crate) fn aggregated(
         "metadata": {}, "items": items})
 }
 
-/// The groups with their versions, the best first.
-fn groups(served: &Served, delegated: &[Delegated]) -> Vec<(String, Vec<String>)> {
+/// Returns the groups with their versions in order of preference.
+fn groups(served: &ServedResources, delegated: &[Delegated]) -> Vec<(String, Vec<String>)> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for ((group, version), _) in served.iter().filter(|((group, _), _)| !group.is_empty()) {
         groups.entry(group).or_default().push(version.clone());
@@ -150,14 +150,14 @@ fn groups(served: &Served, delegated: &[Delegated]) -> Vec<(String, Vec<String>)
     let mut groups: Vec<(String, Vec<String>)> =
         groups.into_iter().map(|(name, versions)| (name.to_owned(), versions)).collect();
     for (_, versions) in &mut groups {
-        versions.sort_by_key(|v| Reverse(rank(v)));
+        versions.sort_by_key(|v| Reverse(preference(v)));
     }
     groups.sort_by_key(|(name, _)| FIRST.iter().position(|f| f == name).unwrap_or(usize::MAX));
     groups
 }
 
-/// How good a version is: stable before beta before alpha, then the higher number; anything else comes last.
-fn rank(version: &str) -> (u8, u64, u64) {
+/// Returns the preference of a version: stable before beta before alpha, then the higher number; anything else last.
+fn preference(version: &str) -> (u8, u64, u64) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -180,20 +180,22 @@ fn group(name: &str, versions: &[String]) -> Value {
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
+fn resources(served: &ServedResources, group: &str, version: &str) -> Option<Value> {
     let (_, found) = served.iter().find(|((g, v), _)| g == group && v == version)?;
     let mut list = Vec::new();
     for resource in found {
         let mut entry = json!({"name": resource.plural, "singularName": resource.singular,
             "namespaced": resource.namespaced, "kind": resource.kind, "verbs": resource.verbs});
-        extras(resource, &mut entry);
+        add_names(resource, &mut entry);
         list.push(entry);
         for sub in sorted(resource) {
             let mut entry = json!({"name": format!("{}/{}", resource.plural, sub.name()), "singularName": "",
                 "namespaced": resource.namespaced, "kind": resource.kind, "verbs": sub.verbs()});
-            if let Some((group, version, kind)) = answer_kind(sub) {
-                entry["group"] = group.into();
-                entry["version"] = version.into();
+            if let Some((group, version, kind)) = response_kind(sub) {
+                if !group.is_empty() {
+                    entry["group"] = group.into();
+                    entry["version"] = version.into();
+                }
                 entry["kind"] = kind.into();
             }
             list.push(entry);
@@ -206,7 +208,7 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
     Some(document)
 }
 
-fn extras(resource: &Resource, entry: &mut Value) {
+fn add_names(resource: &Resource, entry: &mut Value) {
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);
     }
@@ -221,13 +223,16 @@ fn sorted(resource: &Resource) -> Vec<Subresource> {
     subresources
 }
 
-/// The kind that a subresource takes and gives, where it is not that of its resource.
-fn answer_kind(subresource: Subresource) -> Option<(&'static str, &'static str, &'static str)> {
+/// Returns the kind of a subresource, where it differs from its resource's.
+fn response_kind(subresource: Subresource) -> Option<(&'static str, &'static str, &'static str)> {
     match subresource {
         Subresource::Scale => Some(("autoscaling", "v1", "Scale")),
         Subresource::Eviction => Some(("policy", "v1", "Eviction")),
         Subresource::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
         Subresource::Binding => Some(("", "v1", "Binding")),
+        Subresource::Exec => Some(("", "v1", "PodExecOptions")),
+        Subresource::Attach => Some(("", "v1", "PodAttachOptions")),
+        Subresource::PortForward => Some(("", "v1", "PodPortForwardOptions")),
         Subresource::Status
         | Subresource::Finalize
         | Subresource::Approval
@@ -237,7 +242,7 @@ fn answer_kind(subresource: Subresource) -> Option<(&'static str, &'static str, 
     }
 }
 
-fn aggregated_version(served: &Served, group: &str, version: &str) -> Value {
+fn aggregated_version(served: &ServedResources, group: &str, version: &str) -> Value {
     let found = served.iter().find(|((g, v), _)| g == group && v == version);
     let resources: Vec<Value> = found
         .into_iter()
@@ -247,15 +252,15 @@ fn aggregated_version(served: &Served, group: &str, version: &str) -> Value {
             let scope = if resource.namespaced { "Namespaced" } else { "Cluster" };
             let mut entry = json!({"resource": resource.plural, "responseKind": kind(&resource.kind), "scope": scope,
                 "singularResource": resource.singular, "verbs": resource.verbs});
-            extras(resource, &mut entry);
+            add_names(resource, &mut entry);
             let subresources: Vec<Value> = sorted(resource)
                 .into_iter()
                 .map(|sub| {
-                    let answers = answer_kind(sub).map(
+                    let response = response_kind(sub).map(
                         |(group, version, kind)| json!({"group": group, "version": version, "kind": kind}),
                     );
                     json!({"subresource": sub.name(), "verbs": sub.verbs(),
-                        "responseKind": answers.unwrap_or_else(|| kind(&resource.kind))})
+                        "responseKind": response.unwrap_or_else(|| kind(&resource.kind))})
                 })
                 .collect();
             if !subresources.is_empty() {
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_aggregated_form_has_all_in_one() {
+    fn the_aggregated_document_has_all_groups() {
         let served = Registry::built_in().served();
         let all = aggregated(&served, &[], "/apis", "v2");
         let apps = all["items"]
@@ -304,7 +309,7 @@ mod tests {
     #[test]
     fn stable_versions_come_before_others() {
         let mut versions = ["v1alpha1", "foo", "v1", "v2beta1", "v10", "v2"];
-        versions.sort_by_key(|v| Reverse(rank(v)));
+        versions.sort_by_key(|v| Reverse(preference(v)));
         assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1alpha1", "foo"]);
     }
 }

@@ -3,9 +3,9 @@
 use crate::rest::{Address, Query};
 
 /// All targets of this crate.
-pub const TARGETS: [apimachinery::fuzzing::Target; 1] = [("url", url)];
+pub const TARGETS: [apimachinery::fuzzing::FuzzTarget; 1] = [("url", url)];
 
-/// An address and a query are read without harm, and the pieces of an address hold no slash that was not escaped.
+/// Parsing a path and a query never panics, and a path segment contains a slash only if it was percent-encoded.
 pub fn url(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (path, query) = text.split_once('?').unwrap_or((text, ""));

@@ -1,8 +1,7 @@
-//! Which data directory does an engine use?
+//! The identity of a data directory.
 //!
-//! Each has a random identity, kept in it. What the engine starts on the machine carries it, so that a later engine on the
-//! same directory, and no other, finds what was left behind. A copy of a directory is another directory: the identity
-//! says which file it is kept in.
+//! Each data directory has a random identity. Processes and containers that are started for it carry the identity, so that only
+//! a later server on the same directory adopts them. A copied directory gets a new identity: the file records its own inode.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,18 +11,18 @@ use crate::files;
 
 const FILE: &str = "identity";
 
-/// Makes an identity for an engine that keeps nothing.
+/// Returns a random identity, for a server without a data directory.
 pub(crate) fn random() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// Returns the identity of a directory. One that has none, or whose was copied from elsewhere, gets a new one.
-pub(crate) fn kept_in(dir: &Path) -> io::Result<String> {
+/// Returns the identity of a directory. It is generated if it is missing, damaged or copied from another directory.
+pub(crate) fn load_or_create(dir: &Path) -> io::Result<String> {
     let path = dir.join(FILE);
     if let Some(text) = files::read(&path)? {
         let inode = path.metadata()?.ino().to_string();
-        let kept = text.trim().split_once(' ').filter(|(_, kept_in)| *kept_in == inode);
-        if let Some((id, _)) = kept.filter(|(id, _)| uuid::Uuid::try_parse(id).is_ok()) {
+        let stored = text.trim().split_once(' ').filter(|(_, recorded)| *recorded == inode);
+        if let Some((id, _)) = stored.filter(|(id, _)| uuid::Uuid::try_parse(id).is_ok()) {
             return Ok(id.to_owned());
         }
     }
@@ -41,16 +40,16 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let [dir, moved, copy] = ["dir", "moved", "copy"].map(|name| root.path().join(name));
         std::fs::create_dir(&dir).unwrap();
-        let first = kept_in(&dir).unwrap();
-        assert_eq!(kept_in(&dir).unwrap(), first);
+        let first = load_or_create(&dir).unwrap();
+        assert_eq!(load_or_create(&dir).unwrap(), first);
         std::fs::rename(&dir, &moved).unwrap();
-        assert_eq!(kept_in(&moved).unwrap(), first);
+        assert_eq!(load_or_create(&moved).unwrap(), first);
         std::fs::create_dir(&copy).unwrap();
         std::fs::copy(moved.join(FILE), copy.join(FILE)).unwrap();
-        let of_copy = kept_in(&copy).unwrap();
-        assert_ne!(of_copy, first);
-        assert_eq!(kept_in(&copy).unwrap(), of_copy);
+        let copied = load_or_create(&copy).unwrap();
+        assert_ne!(copied, first);
+        assert_eq!(load_or_create(&copy).unwrap(), copied);
         std::fs::write(moved.join(FILE), "damaged").unwrap();
-        assert_ne!(kept_in(&moved).unwrap(), first);
+        assert_ne!(load_or_create(&moved).unwrap(), first);
     }
 }

@@ -8,6 +8,8 @@
 //! ```
 
 mod access;
+mod authentication;
+mod authorization;
 mod bootstrap;
 mod controllers;
 mod core;
@@ -30,15 +32,17 @@ mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use access::AccessError;
+pub use api::PodLogOptions;
 pub use delegate::Delegate;
 pub use listen::Listening;
-pub use node_proxy::{ByteStream, ContainerAddress, LogOptions, NodeProxy, NodeProxyError};
+pub use node_proxy::{ByteStream, ContainerAddress, NodeProxy, NodeProxyError};
 pub use request::{Body, Caller};
 pub use service::Service;
 pub use store::{History, StoreError};
@@ -48,23 +52,23 @@ use process::{Clock, Random, Supervisor};
 use store::Store;
 use tokio::sync::watch;
 
-/// How an API server is set up.
+/// Settings of an API server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The data directory; `None`: objects are kept in memory only.
+    /// The data directory; `None` stores objects in memory only.
     pub data: Option<PathBuf>,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// How much of the history of changes is kept.
+    /// Limits of the change history.
     pub history: History,
-    /// Supervises the tasks of the server. `/readyz` reports every problem that it knows of.
+    /// Supervises the tasks of the server. `/readyz` reports its problems.
     pub supervisor: Supervisor,
-    /// Where uids and generated names come from.
+    /// The source of uids and generated names.
     pub random: Random,
 }
 
 impl Settings {
-    /// Keeps everything in memory.
+    /// Stores objects in memory.
     pub fn ephemeral() -> Self {
         Self {
             data: None,
@@ -75,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// Keeps everything in a directory.
+    /// Stores objects in a directory.
     pub fn in_directory(data: impl Into<PathBuf>) -> Self {
         Self { data: Some(data.into()), ..Self::ephemeral() }
     }
@@ -88,11 +92,11 @@ pub enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Keys and certificates cannot be made or kept.
+    /// Keys and certificates cannot be generated or stored.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The objects of every new cluster could not be stored.
-    #[error("could not store the first objects: {0}")]
+    /// The initial objects of a cluster could not be stored.
+    #[error("could not store the initial objects: {0}")]
     Bootstrap(String),
 }
 
@@ -103,19 +107,23 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Opens an API server. It runs on the present tokio runtime until it is dropped.
+    /// Opens an API server. It runs on the current tokio runtime until it is dropped.
     pub async fn open(settings: Settings) -> Result<Self, OpenError> {
         let Settings { data, clock, history, supervisor, random } = settings;
         let (store, access, identity) = match &data {
             None => {
-                (Store::in_memory(clock.clone(), history), Access::fresh()?, identity::random())
+                (Store::in_memory(clock.clone(), history), Access::generate()?, identity::random())
             }
             Some(dir) => {
                 let failed = |source| StoreError::Io { path: dir.display().to_string(), source };
-                files::private_directory(dir).map_err(failed)?;
-                // Opening the store locks the directory, so the rest comes after it.
+                files::create_private_directory(dir).map_err(failed)?;
+                // The store locks the directory, so it is opened first.
                 let store = Store::on_disk(dir, clock.clone(), history, &supervisor)?;
-                (store, Access::kept_in(dir)?, identity::kept_in(dir).map_err(failed)?)
+                (
+                    store,
+                    Access::load_or_create(dir)?,
+                    identity::load_or_create(dir).map_err(failed)?,
+                )
             }
         };
         let core = core::Core::new(store, clock, random, supervisor, &access, identity);
@@ -132,7 +140,7 @@ impl ApiServer {
         &self.core.identity
     }
 
-    /// Returns the service that answers requests in this process, for `kube::Client::new`.
+    /// Returns the tower service that handles requests in this process, for `kube::Client::new`.
     pub fn service(&self) -> Service {
         Service::new(Arc::clone(&self.core))
     }
@@ -148,22 +156,22 @@ impl ApiServer {
         self.core.delegates.add(group, version, service);
     }
 
-    /// Returns a handle for what runs beside the server and ends with it.
+    /// Returns a handle for components that run beside the server and stop with it.
     pub fn handle(&self) -> Handle {
         Handle { core: Arc::clone(&self.core) }
     }
 
-    /// Listens on an address, with TLS and the token. Port 0 takes a free one.
+    /// Listens on an address with TLS and bearer token authentication. Port 0 picks a free port.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listening, AccessError> {
         listen::listen(Arc::clone(&self.core), &self.access, address).await
     }
 
-    /// Writes a kubeconfig for a port that is listened on, readable by its owner only.
+    /// Writes a kubeconfig for a listener, readable by its owner only.
     pub fn write_kubeconfig(&self, path: &Path, listening: &Listening) -> Result<(), AccessError> {
         self.access.write_kubeconfig(path, &listening.url())
     }
 
-    /// Returns the certificate that clients trust, as PEM.
+    /// Returns the CA certificate as PEM.
     pub fn ca_pem(&self) -> &str {
         self.access.ca_pem()
     }
@@ -174,7 +182,7 @@ impl ApiServer {
     }
 }
 
-/// What a part that runs beside an API server needs of it.
+/// Access to an API server for other components, which does not keep it open.
 #[derive(Clone)]
 pub struct Handle {
     core: Arc<core::Core>,
@@ -211,7 +219,12 @@ impl Handle {
         self.core.stopping()
     }
 
-    /// Sets how the kubelets of nodes are reached; `None`: they cannot be.
+    /// Delegates a group and version to a service, as [`ApiServer::delegate`] does.
+    pub fn delegate(&self, group: &str, version: &str, service: Delegate) {
+        self.core.delegates.add(group, version, service);
+    }
+
+    /// Sets the proxy to the kubelets; `None`: no node can be reached.
     pub fn set_node_proxy(&self, proxy: Option<Arc<dyn NodeProxy>>) {
         self.core.set_node_proxy(proxy);
     }

@@ -1,24 +1,33 @@
-//! How the API server reaches the kubelet of a node.
+//! The connection from the API server to kubelets.
 
+use api::PodLogOptions;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use jiff::Timestamp;
+use http::{Request, Response};
 
 /// A stream of bytes from a kubelet.
 pub type ByteStream = BoxStream<'static, Bytes>;
 
-/// Forwards requests about pods to the kubelets of their nodes. Each kind of request is a method of its own.
+/// Forwards requests about pods to the kubelets of their nodes, one method per kind of request.
 pub trait NodeProxy: Send + Sync {
     /// Reads the log of a container.
     fn container_logs(
         &self,
         container: ContainerAddress,
-        options: LogOptions,
+        options: PodLogOptions,
     ) -> BoxFuture<'_, Result<ByteStream, NodeProxyError>>;
+
+    /// Forwards a request for a session in a pod, whose connection is among its extensions, to the HTTP API of a kubelet.
+    /// Returns the response with which the connection is handed over to the kubelet.
+    fn open_session(
+        &self,
+        node: &str,
+        request: Request<()>,
+    ) -> BoxFuture<'_, Result<Response<()>, NodeProxyError>>;
 }
 
-/// Names a container on a node.
+/// Identifies a container on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerAddress {
     /// The name of the node.
@@ -31,38 +40,19 @@ pub struct ContainerAddress {
     pub container: String,
 }
 
-/// Which part of a log is read, and how: the query of `pods/log`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    /// Goes on until the container ends.
-    pub follow: bool,
-    /// Reads the run before the present one.
-    pub previous: bool,
-    /// Leaves out lines that are older.
-    pub since_seconds: Option<i64>,
-    /// Leaves out earlier lines.
-    pub since_time: Option<Timestamp>,
-    /// Puts its time before each line.
-    pub timestamps: bool,
-    /// Starts with this many of the lines that are there.
-    pub tail_lines: Option<usize>,
-    /// Ends after this many bytes.
-    pub limit_bytes: Option<usize>,
-}
-
-/// Why a kubelet did not do what it was asked for.
+/// Why a request to a kubelet failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeProxyError {
-    /// The kubelet does not answer.
+    /// The kubelet could not be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// The kubelet refused.
+    /// The kubelet answered with an error.
     #[error("{message}")]
     Refused {
-        /// The HTTP status of its answer.
+        /// The HTTP status code.
         code: u16,
-        /// The text of its answer.
+        /// The error message.
         message: String,
     },
 }

@@ -1,7 +1,7 @@
-//! What do the OpenAPI documents say?
+//! The OpenAPI documents.
 //!
-//! Version 3 has an index and a document per group and version; version 2 is one document of everything. Both are made
-//! when asked for, from the shapes of the built-in kinds and the schemas of the custom ones.
+//! Version 3 has an index and a document per group and version; version 2 is one document with everything. Both are generated
+//! on request, from the shapes of built-in kinds and the schemas of custom ones.
 
 mod definitions;
 mod paths;
@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use apimachinery::resource::{Resource, Served};
+use apimachinery::resource::{Resource, ServedResources};
 
-/// Which of the two versions of OpenAPI a document is written in.
+/// The OpenAPI version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Edition {
+enum SpecVersion {
     V2,
     V3,
 }
 
-impl Edition {
-    /// Where references point.
+impl SpecVersion {
+    /// Returns the prefix of `$ref` values.
     fn prefix(self) -> &'static str {
         match self {
             Self::V2 => "#/definitions/",
@@ -32,7 +32,7 @@ impl Edition {
     }
 }
 
-/// A document, ready to be sent.
+/// A serialized document.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) body: Bytes,
@@ -44,35 +44,35 @@ impl Document {
         let body = Bytes::from(serde_json::to_vec(value).unwrap_or_default());
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);
-        // The length makes it longer than one hash; all that matters is that it changes with the document.
+        // It only has to change with the document; the length makes a collision less likely.
         let etag = format!("{:016X}{:08X}", hasher.finish(), body.len());
         Self { body, etag }
     }
 }
 
-type Made = BTreeMap<String, Document>;
+type DocumentCache = BTreeMap<String, Document>;
 
-/// Answers a path below `/openapi`. Documents are kept until what is served changes.
-pub(crate) fn document(served: &Arc<Served>, path: &str) -> Option<Document> {
-    static MADE: Mutex<Option<(Arc<Served>, Made)>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    if made.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, served)) {
-        *made = Some((Arc::clone(served), Made::new()));
+/// Returns the document at a path below `/openapi`. Documents are cached until the served resources change.
+pub(crate) fn document(served: &Arc<ServedResources>, path: &str) -> Option<Document> {
+    static CACHE: Mutex<Option<(Arc<ServedResources>, DocumentCache)>> = Mutex::new(None);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if cache.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, served)) {
+        *cache = Some((Arc::clone(served), DocumentCache::new()));
     }
-    let (_, documents) = made.as_mut()?;
+    let (_, documents) = cache.as_mut()?;
     if let Some(found) = documents.get(path) {
         return Some(found.clone());
     }
     let document = match path {
-        "/openapi/v2" => Document::new(&version_2(served)),
+        "/openapi/v2" => Document::new(&document_v2(served)),
         "/openapi/v3" => Document::new(&index(served, documents)),
-        _ => Document::new(&version_3(served, path.strip_prefix("/openapi/v3/")?)?),
+        _ => Document::new(&document_v3(served, path.strip_prefix("/openapi/v3/")?)?),
     };
     documents.insert(path.to_owned(), document.clone());
     Some(document)
 }
 
-fn index(served: &Served, documents: &mut Made) -> Value {
+fn index(served: &ServedResources, documents: &mut DocumentCache) -> Value {
     let mut paths = Map::new();
     for ((group, version), _) in served.iter() {
         let at = if group.is_empty() {
@@ -81,7 +81,7 @@ fn index(served: &Served, documents: &mut Made) -> Value {
             format!("apis/{group}/{version}")
         };
         let path = format!("/openapi/v3/{at}");
-        let Some(value) = version_3(served, &at) else { continue };
+        let Some(value) = document_v3(served, &at) else { continue };
         let document = documents.entry(path.clone()).or_insert_with(|| Document::new(&value));
         let url = format!("{path}?hash={}", document.etag);
         paths.insert(at, json!({"serverRelativeURL": url}));
@@ -89,7 +89,7 @@ fn index(served: &Served, documents: &mut Made) -> Value {
     json!({"paths": paths})
 }
 
-fn version_3(served: &Served, at: &str) -> Option<Value> {
+fn document_v3(served: &ServedResources, at: &str) -> Option<Value> {
     let parts: Vec<&str> = at.split('/').collect();
     let (group, version) = match parts.as_slice() {
         ["api", version] => ("", *version),
@@ -97,9 +97,9 @@ fn version_3(served: &Served, at: &str) -> Option<Value> {
         _ => return None,
     };
     let (_, resources) = served.iter().find(|((g, v), _)| g == group && v == version)?;
-    let schemas = schemas(&resources, Edition::V3);
+    let schemas = schemas(&resources, SpecVersion::V3);
     let mut all = Map::new();
-    resources.iter().for_each(|r| paths::add(r, Edition::V3, &mut all));
+    resources.iter().for_each(|r| paths::add(r, SpecVersion::V3, &mut all));
     Some(
         json!({"openapi": "3.0.0", "info": info(), "paths": all, "components": {"schemas": schemas,
         "securitySchemes": {"BearerToken": {"type": "apiKey", "description": "Bearer Token authentication",
@@ -107,12 +107,12 @@ fn version_3(served: &Served, at: &str) -> Option<Value> {
     )
 }
 
-fn version_2(served: &Served) -> Value {
+fn document_v2(served: &ServedResources) -> Value {
     let resources: Vec<&Arc<Resource>> =
         served.iter().flat_map(|(_, resources)| resources).collect();
-    let definitions = schemas(&resources, Edition::V2);
+    let definitions = schemas(&resources, SpecVersion::V2);
     let mut all = Map::new();
-    resources.iter().for_each(|r| paths::add(r, Edition::V2, &mut all));
+    resources.iter().for_each(|r| paths::add(r, SpecVersion::V2, &mut all));
     json!({"swagger": "2.0", "info": info(), "paths": all, "definitions": definitions,
         "securityDefinitions": {"BearerToken": {"type": "apiKey", "description": "Bearer Token authentication",
             "name": "authorization", "in": "header"}}, "security": [{"BearerToken": []}]})
@@ -122,8 +122,8 @@ fn info() -> Value {
     json!({"title": "Kubernetes", "version": "1.36"})
 }
 
-/// The schemas of resources, and of all that these refer to.
-fn schemas(resources: &[&Arc<Resource>], edition: Edition) -> Map<String, Value> {
+/// Returns the schemas of resources, and all schemas that they reference.
+fn schemas(resources: &[&Arc<Resource>], spec: SpecVersion) -> Map<String, Value> {
     let mut schemas = Map::new();
     let mut open: BTreeSet<String> = BTreeSet::new();
     let meta = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -133,9 +133,9 @@ fn schemas(resources: &[&Arc<Resource>], edition: Edition) -> Map<String, Value>
     for resource in resources {
         match &resource.custom {
             Some(custom) => {
-                let (name, schema) = definitions::custom(resource, custom, edition);
+                let (name, schema) = definitions::custom(resource, custom, spec);
                 definitions::references(&schema, &mut open);
-                schemas.insert(format!("{name}List"), definitions::list(resource, &name, edition));
+                schemas.insert(format!("{name}List"), definitions::list(resource, &name, spec));
                 schemas.insert(name, schema);
             }
             None => open.extend(definitions::names(resource)),
@@ -145,7 +145,7 @@ fn schemas(resources: &[&Arc<Resource>], edition: Edition) -> Map<String, Value>
         if schemas.contains_key(&name) {
             continue;
         }
-        if let Some(schema) = definitions::builtin(&name, edition) {
+        if let Some(schema) = definitions::builtin(&name, spec) {
             definitions::references(&schema, &mut open);
             schemas.insert(name, schema);
         }
@@ -159,7 +159,7 @@ mod tests {
     use apimachinery::resource::Registry;
 
     #[test]
-    fn the_documents_hold_what_their_references_name() {
+    fn all_references_in_the_documents_resolve() {
         let served = Registry::built_in().served();
         for path in ["/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1"] {
             let document = document(&served, path).unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn fields_have_descriptions_types_and_merge_keys() {
-        let pod_spec = definitions::builtin("io.k8s.api.core.v1.PodSpec", Edition::V3).unwrap();
+        let pod_spec = definitions::builtin("io.k8s.api.core.v1.PodSpec", SpecVersion::V3).unwrap();
         let containers = &pod_spec["properties"]["containers"];
         assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
         assert!(containers["description"].as_str().unwrap().starts_with("List of containers"));

@@ -1,9 +1,11 @@
-//! What does the API answer to a request?
+//! The REST API: dispatches a request to its handler.
 //!
-//! A request names a resource, perhaps an object and a part of it, and a verb. Reading is answered from memory; what
-//! changes something goes through decoding, defaults, validation and the store.
+//! A request names a resource, perhaps an object and a part of it, and a verb. Reads are answered from memory; writes go
+//! through decoding, defaults, validation and the store. How requests about one kind differ from those about others is in the
+//! table of kinds; where that takes code, it is in a module of its own, such as `pods` or `service_addresses`.
 
 mod address;
+mod admission;
 mod convert;
 mod create;
 mod decode;
@@ -23,8 +25,10 @@ mod reviews;
 mod scale;
 mod select;
 mod service_addresses;
+mod sessions;
 mod strategy;
 mod system;
+mod token_requests;
 mod update;
 mod warnings;
 mod watch;
@@ -34,17 +38,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header, request};
+use hyper::upgrade::OnUpgrade;
 use serde_json::Value;
 
 pub(crate) use form::{Reply, refusal};
 
+use crate::authorization;
 use crate::core::Core;
 use crate::delegate;
 use crate::request::Caller;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::{Object, Unreadable, WriteError};
 pub(crate) use address::Address;
-use apimachinery::resource::{Resource, Subresource};
+use apimachinery::resource::{Action, Resource, Subresource};
 use apimachinery::table::Include;
 use form::Form;
 pub(crate) use query::Query;
@@ -65,9 +71,9 @@ pub(crate) struct Call {
     pub(crate) include: Include,
     pub(crate) caller: Caller,
     pub(crate) is_patch: bool,
-    /// Whether the engine itself asks, which may change everything.
+    /// Whether the API server itself sends the request, which may change everything.
     pub(crate) is_internal: bool,
-    /// What the client should know although its request is carried out.
+    /// Warnings for the client of a request that is carried out.
     pub(crate) warnings: Mutex<Warnings>,
 }
 
@@ -89,10 +95,11 @@ async fn dispatch(
     parts: request::Parts,
     body: Bytes,
     caller: Caller,
-) -> Answer<Reply> {
+) -> ApiResult<Reply> {
+    authorization::check(core, &caller, &parts)?;
     let path = parts.uri.path();
-    if let Some(delegate) = core.delegates.of_path(path) {
-        let passed = delegate::pass_on(delegate, parts, body, caller).await;
+    if let Some(delegate) = core.delegates.find(path) {
+        let passed = delegate::forward(delegate, parts, body, caller).await;
         return passed.map_err(|err| {
             Status::new(503, "ServiceUnavailable", format!("error trying to reach service: {err}"))
         });
@@ -140,18 +147,21 @@ async fn dispatch(
         is_internal: false,
         warnings: Mutex::default(),
     };
-    if call.resource.is("", "Endpoints") {
-        call.warn(["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-            .to_owned()]);
-    }
-    let reply = route(&call, &parts.method).await;
+    call.warn(call.resource.deprecation.map(str::to_owned));
+    let connection = parts.extensions.get::<OnUpgrade>().cloned();
+    let reply = match call.subresource {
+        Some(subresource) if subresource.is_connection() => {
+            sessions::answer(&call, subresource, &parts.method, connection).await
+        }
+        Some(_) | None => route(&call, &parts.method).await,
+    };
     Ok(call.with_warnings(reply.unwrap_or_else(|status| refusal(&status))))
 }
 
-async fn route(call: &Call, method: &Method) -> Answer<Reply> {
+async fn route(call: &Call, method: &Method) -> ApiResult<Reply> {
     use Subresource as Sub;
     let is_one = call.name.is_some();
-    // Objects of namespaced kinds are made and changed only by their full address.
+    // Objects of namespaced kinds are created and changed only by their full path.
     if call.resource.namespaced && call.namespace.is_none() && (is_one || method != Method::GET) {
         return Err(Status::method_not_allowed());
     }
@@ -160,7 +170,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
     }
     match (method, call.subresource, is_one) {
         (&Method::POST, None, false) if !call.resource.is_stored() => match call.form.view {
-            form::View::Whole => reviews::create(call).await,
+            form::View::Whole => act(call).await,
             form::View::Table | form::View::Metadata => Err(form::not_acceptable()),
         },
         _ if !call.resource.is_stored() => Err(Status::method_not_allowed()),
@@ -177,7 +187,7 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
         (&Method::POST, None, false) => create::answer(call).await,
         (&Method::POST, Some(Sub::Binding), true) => pods::bind(call).await,
         (&Method::POST, Some(Sub::Eviction), true) => pods::evict(call).await,
-        (&Method::POST, Some(Sub::Token), true) => reviews::token(call),
+        (&Method::POST, Some(Sub::Token), true) => token_requests::create(call),
         (&Method::PUT, Some(Sub::Scale), true) => scale::update(call).await,
         (&Method::PATCH, Some(Sub::Scale), true) => scale::patch(call).await,
         (&Method::PUT, sub, true) if allows(sub, "update") => update::put(call).await,
@@ -190,29 +200,38 @@ async fn route(call: &Call, method: &Method) -> Answer<Reply> {
     }
 }
 
+/// Creates an object that is not stored.
+async fn act(call: &Call) -> ApiResult<Reply> {
+    match call.resource.action {
+        Some(Action::Bind) => pods::create_binding(call).await,
+        Some(Action::Review(review)) => reviews::answer(call, review),
+        None => Err(Status::method_not_allowed()),
+    }
+}
+
 fn allows(subresource: Option<Subresource>, verb: &str) -> bool {
     subresource.is_none_or(|s| s.verbs().contains(&verb))
 }
 
 impl Call {
-    /// Gives the name of the object that the request is about.
+    /// Returns the name of the object that the request is about.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Gives the key of an object of that name.
+    /// Returns the key of an object of that name.
     pub(crate) fn key(&self, name: &str) -> String {
         self.resource.key(self.namespace.as_deref(), name)
     }
 
     /// Finds the object that the request is about.
-    pub(crate) fn find(&self) -> Answer<Object> {
+    pub(crate) fn find(&self) -> ApiResult<Object> {
         let found = self.core.store.get(&self.resource.storage, &self.key(self.name()));
         found.ok_or_else(|| Status::not_found(&self.resource, self.name()))
     }
 
     /// Reads an object of that name as the resource is served.
-    pub(crate) fn value(&self, name: &str, object: &Object) -> Answer<Value> {
+    pub(crate) fn value(&self, name: &str, object: &Object) -> ApiResult<Value> {
         convert::value(&self.resource, object).map_err(|why| {
             log_unreadable(&self.resource, &self.key(name), &why);
             Status::unreadable(&self.resource, name, &why)
@@ -220,17 +239,17 @@ impl Call {
     }
 
     /// Finds the object that the request is about, and reads it.
-    pub(crate) fn found(&self) -> Answer<Value> {
+    pub(crate) fn found(&self) -> ApiResult<Value> {
         self.value(self.name(), &self.find()?)
     }
 
-    /// Gives who claims the fields of this write.
+    /// Returns the manager that owns the fields of this write.
     pub(crate) fn field_manager(&self) -> String {
         let agent = self.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok());
         self.query.field_manager(agent.unwrap_or_default())
     }
 
-    /// Lets the client know something.
+    /// Adds warnings to the answer.
     pub(crate) fn warn(&self, warnings: impl IntoIterator<Item = String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).add(warnings);
     }
@@ -242,7 +261,7 @@ impl Call {
         reply
     }
 
-    /// Gives the name of the kind of options that this request has.
+    /// Returns the name of the kind of options that this request has.
     pub(crate) fn options_kind(&self) -> &'static str {
         match (self.is_patch, self.name.is_some()) {
             (true, _) => "PatchOptions",
@@ -251,12 +270,12 @@ impl Call {
         }
     }
 
-    /// Answers with an object, in the form that was asked for.
-    pub(crate) fn show(&self, code: u16, object: &Object) -> Answer<Reply> {
+    /// Answers with an object, in the requested form.
+    pub(crate) fn show(&self, code: u16, object: &Object) -> ApiResult<Reply> {
         let is_plain = self.form == Form::JSON && convert::is_kept_as_served(&self.resource);
         if is_plain && object.is_readable() {
             let mut out = Vec::new();
-            object.write(&self.resource.opening, &mut out);
+            object.write(&self.resource.json_prefix, &mut out);
             out.push(b'\n');
             return Ok(form::reply(code, "application/json", Bytes::from(out)));
         }
@@ -283,11 +302,11 @@ fn log_unreadable(resource: &Resource, key: &str, why: &Unreadable) {
         error = %process::log::chain(why),
         resource = %resource.qualified(),
         key,
-        "a stored object cannot be read; delete it to be rid of this message"
+        "a stored object cannot be read; delete it to stop this message"
     );
 }
 
-/// Says what became of a write that the store refused.
+/// Returns the answer to a write that the store refused.
 pub(crate) fn refused(resource: &Resource, name: &str, err: WriteError) -> Box<Status> {
     match err {
         WriteError::Conflict => Status::stale(resource, name),

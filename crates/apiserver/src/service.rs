@@ -1,4 +1,4 @@
-//! The engine as a tower service: requests in, answers out, with or without a socket.
+//! The API server as a tower service, used with and without a socket.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,10 +16,10 @@ use crate::request::{BODY_LIMIT, Body, Caller};
 use crate::rest;
 use crate::status::Status;
 
-/// How long a client may take to send a body.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// The time limit for receiving a request body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Answers requests as the one user there is. Give it to `kube::Client::new`.
+/// Handles requests as the administrator. Pass it to `kube::Client::new`.
 #[derive(Clone)]
 pub struct Service {
     core: Arc<Core>,
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Reads the whole of a request and answers it.
+/// Reads the body of a request and handles it.
 pub(crate) async fn answer<B>(
     core: &Arc<Core>,
     request: Request<B>,
@@ -76,7 +76,7 @@ where
         return Ok(Bytes::new());
     }
     let body = Limited::new(body, BODY_LIMIT).collect();
-    match tokio::time::timeout(BODY_WITHIN, body).await {
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(err)) if err.is::<http_body_util::LengthLimitError>() => {
             let message = format!("Request entity too large: limit is {BODY_LIMIT}");

@@ -1,7 +1,7 @@
-//! How does the API say no?
+//! API errors.
 //!
-//! Every refusal is a `Status` with a code, a reason for programs and a sentence for people, worded as kube-apiserver
-//! words it, because clients and scripts match on all three.
+//! Every error is a `Status` with a code, a machine-readable reason and a message, worded as kube-apiserver words it, because
+//! clients and scripts match on all three.
 
 use std::fmt;
 
@@ -10,32 +10,38 @@ use serde_json::{Map, Value, json};
 use crate::store::Unreadable;
 use apimachinery::resource::Resource;
 
-/// A refusal, as the API answers it.
+/// An API error, the failure form of `metav1.Status`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Status {
     /// The HTTP status code.
     pub(crate) code: u16,
-    /// The reason for programs; empty when there is none.
+    /// The machine-readable reason; may be empty.
     pub(crate) reason: &'static str,
-    /// The sentence for people.
+    /// The human-readable message.
     pub(crate) message: String,
-    /// What it is about; `None` leaves the field out.
+    /// The `details` field; `None` omits it.
     pub(crate) details: Option<Map<String, Value>>,
-    /// Where a list that got too old can be taken up again.
-    pub(crate) carry_on: Option<String>,
+    /// The token with which an expired list can be continued inconsistently.
+    pub(crate) continue_token: Option<String>,
 }
 
-/// What a request gives when all goes well, or why it was refused.
-pub(crate) type Answer<T> = Result<T, Box<Status>>;
+/// The result of handling a request.
+pub(crate) type ApiResult<T> = Result<T, Box<Status>>;
 
 impl Status {
-    /// Makes a refusal without details.
+    /// Returns an error without details.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self { code, reason, message: message.into(), details: None, carry_on: None })
+        Box::new(Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        })
     }
 
-    /// Refuses about one object, which the details name.
-    pub(crate) fn about(
+    /// Returns an error whose details name an object.
+    pub(crate) fn for_object(
         code: u16,
         reason: &'static str,
         resource: &Resource,
@@ -43,16 +49,16 @@ impl Status {
         message: impl Into<String>,
     ) -> Box<Self> {
         let details = Some(details(name, &resource.group, &resource.plural));
-        Box::new(Self { code, reason, message: message.into(), details, carry_on: None })
+        Box::new(Self { code, reason, message: message.into(), details, continue_token: None })
     }
 
-    /// Says that there is no such object.
+    /// The object does not exist.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Box<Self> {
         let message = format!("{} \"{name}\" not found", resource.qualified());
-        Self::about(404, "NotFound", resource, name, message)
+        Self::for_object(404, "NotFound", resource, name, message)
     }
 
-    /// Says that nothing is served at an address.
+    /// No resource is served at this path.
     pub(crate) fn no_such_resource() -> Box<Self> {
         let message = "the server could not find the requested resource";
         let mut status = Self::new(404, "NotFound", message);
@@ -60,42 +66,42 @@ impl Status {
         status
     }
 
-    /// Says that an object of that name is there.
+    /// An object of this name exists.
     pub(crate) fn already_exists(resource: &Resource, name: &str) -> Box<Self> {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
-        Self::about(409, "AlreadyExists", resource, name, message)
+        Self::for_object(409, "AlreadyExists", resource, name, message)
     }
 
-    /// Says why an object cannot be changed now.
+    /// The object cannot be changed now.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Self> {
         let message =
             format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
-        Self::about(409, "Conflict", resource, name, message)
+        Self::for_object(409, "Conflict", resource, name, message)
     }
 
-    /// Says that someone else changed the object first.
+    /// The object was changed since the client read it.
     pub(crate) fn stale(resource: &Resource, name: &str) -> Box<Self> {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// Says that a request makes no sense.
+    /// The request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Box<Self> {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Says that a request is understood and not allowed.
+    /// The request is not allowed.
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Self> {
         let message = if name.is_empty() {
             format!("{} is forbidden: {why}", resource.qualified())
         } else {
             format!("{} \"{name}\" is forbidden: {why}", resource.qualified())
         };
-        Self::about(403, "Forbidden", resource, name, message)
+        Self::for_object(403, "Forbidden", resource, name, message)
     }
 
-    /// Says that a verb is not served at an address.
+    /// The resource does not support this verb.
     pub(crate) fn method_not_allowed() -> Box<Self> {
         let message = "the server does not allow this method on the requested resource";
         let mut status = Self::new(405, "MethodNotAllowed", message);
@@ -103,12 +109,12 @@ impl Status {
         status
     }
 
-    /// Says that a version is no longer known.
+    /// The requested resource version is no longer in the history.
     pub(crate) fn expired(message: impl Into<String>) -> Box<Self> {
         Self::new(410, "Expired", message)
     }
 
-    /// Says that the fault is ours.
+    /// The server failed.
     pub(crate) fn internal(message: impl fmt::Display) -> Box<Self> {
         let mut status =
             Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
@@ -117,13 +123,13 @@ impl Status {
         status
     }
 
-    /// Says that a stored object cannot be read.
+    /// A stored object cannot be read.
     pub(crate) fn unreadable(resource: &Resource, name: &str, why: &Unreadable) -> Box<Self> {
         let what = resource.qualified();
         Self::internal(format!("{what} \"{name}\" cannot be read: {why}; it can only be deleted"))
     }
 
-    /// Says that nothing can be written at present, and that it is worth trying again.
+    /// The store cannot write at present; the client should retry.
     pub(crate) fn unavailable(why: impl fmt::Display) -> Box<Self> {
         Self::new(503, "ServiceUnavailable", format!("the store {why}; try again later"))
             .retry_after(1)
@@ -139,18 +145,18 @@ impl Status {
         self
     }
 
-    /// Tells the client when to try again.
+    /// Sets `retryAfterSeconds`.
     pub(crate) fn retry_after(mut self: Box<Self>, seconds: u32) -> Box<Self> {
         self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), seconds.into());
         self
     }
 
-    /// Gives the seconds after which to try again, if it says so.
+    /// Returns `retryAfterSeconds`, if it is set.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
-    /// Writes it as the API's JSON.
+    /// Returns the error as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -159,7 +165,7 @@ impl Status {
         if !self.reason.is_empty() {
             status["reason"] = self.reason.into();
         }
-        if let Some(token) = &self.carry_on {
+        if let Some(token) = &self.continue_token {
             status["metadata"]["continue"] = token.as_str().into();
         }
         if let Some(details) = &self.details {
@@ -175,7 +181,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Names what a refusal is about, leaving out what is empty.
+/// Returns `details` with the fields that are not empty.
 pub(crate) fn details(name: &str, group: &str, kind: &str) -> Map<String, Value> {
     let fields = [("name", name), ("group", group), ("kind", kind)];
     let known = fields.into_iter().filter(|(_, value)| !value.is_empty());
@@ -188,12 +194,15 @@ mod tests {
     use apimachinery::resource::Registry;
 
     #[test]
-    fn a_refusal_names_what_it_is_about_as_kube_apiserver_does() {
+    fn an_error_names_its_object_as_kube_apiserver_does() {
         let served = Registry::built_in().served();
         let deployments = served.find("apps", "v1", "deployments").unwrap();
-        let said = Status::not_found(deployments, "web").json();
-        assert_eq!(said["message"], r#"deployments.apps "web" not found"#);
-        assert_eq!(said["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
-        assert_eq!((&said["code"], &said["reason"]), (&json!(404), &json!("NotFound")));
+        let error = Status::not_found(deployments, "web").json();
+        assert_eq!(error["message"], r#"deployments.apps "web" not found"#);
+        assert_eq!(
+            error["details"],
+            json!({"name": "web", "group": "apps", "kind": "deployments"})
+        );
+        assert_eq!((&error["code"], &error["reason"]), (&json!(404), &json!("NotFound")));
     }
 }

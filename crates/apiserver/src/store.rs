@@ -1,4 +1,4 @@
-//! Where do objects live, and what happened to them lately?
+//! The store: all objects, and their recent changes.
 //!
 //! All objects are in memory, sorted by collection, namespace and name, together with the recent changes that watchers
 //! read. On disk both are in one redb file. A write is visible, and acknowledged, only once it is on disk: one thread
@@ -10,6 +10,7 @@ mod disk;
 mod medium;
 mod object;
 mod pack;
+mod partial;
 mod state;
 mod subscription;
 
@@ -22,13 +23,17 @@ use process::{Clock, Supervisor};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use object::{Body, Object, Parts, Unreadable};
+pub(crate) use object::{Body, Object, Unreadable};
+pub(crate) use partial::{PartialObject, Parts, Unparsed};
 pub(crate) use state::{Change, Page};
 pub(crate) use subscription::Subscription;
 
 use pack::Packer;
 use state::State;
 use subscription::Subscribers;
+
+/// Identifies a stored object: its collection, and its namespace and name as `Resource::key` joins them.
+pub(crate) type ObjectKey = (Arc<str>, Arc<str>);
 
 /// How much of the past is kept for watchers and for reading lists page by page.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +55,7 @@ impl Default for History {
     }
 }
 
-/// What is wrong with a data directory, or with the disk below it.
+/// An error of the data directory, or of the disk below it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -73,17 +78,17 @@ pub enum StoreError {
 /// Why a write did not happen.
 #[derive(Debug)]
 pub(crate) enum WriteError {
-    /// The object is not, or no longer, what the write was made from.
+    /// The object is not at the version that the write expects.
     Conflict,
     /// The disk refused; it may take the same write later.
     Failed(String),
 }
 
-/// The asked version is not known any more.
+/// The requested version is no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired;
 
-/// One change of one object, if it still is what the caller saw.
+/// One change of one object, with a precondition on its version.
 #[derive(Debug)]
 pub(crate) struct Write {
     /// The collection.
@@ -92,7 +97,7 @@ pub(crate) struct Write {
     pub(crate) key: Arc<str>,
     /// The version that must be there; `None`: nothing.
     pub(crate) expected: Option<u64>,
-    /// What is there afterwards; `None` deletes.
+    /// The object afterwards; `None` deletes it.
     pub(crate) body: Option<Body>,
 }
 
@@ -102,7 +107,7 @@ pub(crate) struct Store {
     writer: Writer,
 }
 
-/// What readers and the writer share.
+/// The state that readers and the writer share.
 struct Shared {
     state: RwLock<State>,
     subscribers: Mutex<Subscribers>,
@@ -115,7 +120,7 @@ struct Shared {
 }
 
 enum Writer {
-    /// In memory: a write happens where it is asked for, so that no other thread is ever waited for.
+    /// In memory: a write happens on the thread that sends it, which waits for no other.
     Memory(Mutex<()>),
     /// On disk: writes queue for the committing thread.
     Disk(Mutex<Option<Committer>>),
@@ -162,12 +167,12 @@ impl Store {
         Ok(Self { shared, writer: Writer::Disk(committer) })
     }
 
-    /// Gives the version of the newest change.
+    /// Returns the version of the newest change.
     pub(crate) fn version(&self) -> u64 {
         self.shared.read().version()
     }
 
-    /// Gives an object.
+    /// Returns an object.
     pub(crate) fn get(&self, collection: &str, key: &str) -> Option<Object> {
         self.shared.read().get(collection, key).cloned()
     }
@@ -184,7 +189,7 @@ impl Store {
         self.shared.read().list(collection, prefix, after, limit, at)
     }
 
-    /// Gives the changes of a collection after a version, oldest first, and the version they reach up to: no more than so
+    /// Returns the changes of a collection after a version, oldest first, and the version they reach up to: no more than so
     /// many, and no more after so many bytes.
     pub(crate) fn changes(
         &self,
@@ -211,7 +216,7 @@ impl Store {
         let _ = self.shared.trouble.subscribe().wait_for(Option::is_none).await;
     }
 
-    /// Gives every change of every collection from now on, in order. Who asks for it keeps up with it.
+    /// Returns every change of every collection from now on, in order. The receiver has to keep up.
     pub(crate) fn feed(&self) -> UnboundedReceiver<Arc<Change>> {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         self.shared.feeds.lock().expect("no one panics while holding it").push(sender);
@@ -232,7 +237,7 @@ impl Store {
             .for_each(|(key, object)| see(key, object));
     }
 
-    /// Makes a change, and waits until it is safe. Gives the object as it is after it, or as it last was.
+    /// Makes a change, and waits until it is on the disk. Returns the changed object, or the last state of a deleted one.
     pub(crate) async fn write(&self, mut write: Write) -> Result<Object, WriteError> {
         write.body = write.body.map(|body| body.packed(&self.shared.packer, &write.collection));
         let body = write.body.clone();
@@ -245,8 +250,8 @@ impl Store {
 
     async fn commit(&self, write: Write) -> Result<Object, WriteError> {
         match &self.writer {
-            Writer::Memory(turn) => {
-                let _turn = turn.lock().expect("no one panics while holding it");
+            Writer::Memory(lock) => {
+                let _guard = lock.lock().expect("no one panics while holding it");
                 self.shared.write_in_memory(write)
             }
             Writer::Disk(committer) => {
@@ -262,7 +267,7 @@ impl Store {
         }
     }
 
-    /// Stores what is queued and lets go of the file. Later writes fail.
+    /// Stores the queued writes and closes the file. Later writes fail.
     pub(crate) fn close(&self) {
         let Writer::Disk(committer) = &self.writer else { return };
         let committer = committer.lock().expect("no one panics while holding it").take();
@@ -303,7 +308,7 @@ impl Shared {
         self.state.read().expect("no one panics while holding it")
     }
 
-    /// Checks a write against what is there and gives the change it makes.
+    /// Checks a write against the stored object and returns its change.
     fn resolve(
         write: Write,
         now: Option<&Object>,
@@ -329,8 +334,8 @@ impl Shared {
         Ok(object)
     }
 
-    /// Makes changes visible, each of which is so many bytes on the disk, and wakes who waits for them. Gives what is
-    /// forgotten for it.
+    /// Makes changes visible, each of which has so many bytes on the disk, and wakes the watchers. Returns the changes that are
+    /// dropped for them.
     fn show(&self, changes: Vec<Arc<Change>>, on_disk: usize) -> Vec<Arc<Change>> {
         let mut reached: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let for_feeds = changes.clone();

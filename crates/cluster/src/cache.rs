@@ -26,7 +26,7 @@ use contents::{Contents, Versioned};
 use subscription::Subscribers;
 pub use subscription::Subscription;
 
-/// What a cache keeps of an object.
+/// The part of an object that a cache keeps.
 pub trait CacheEntry: Send + Sync + Sized + 'static {
     /// The object that it is made from.
     type Object: Resource<DynamicType = ()>
@@ -133,7 +133,7 @@ impl<E: CacheEntry> Cache<E> {
         }
     }
 
-    /// Removes an object that a request has found to be gone.
+    /// Removes an object that a request reported as not found.
     pub fn remove(&self, key: &Key, uid: Option<&str>) {
         let mut contents = self.write();
         let is_it = |held: &Versioned<E>| held.entry.meta().uid.as_deref() == uid;
@@ -143,7 +143,7 @@ impl<E: CacheEntry> Cache<E> {
     }
 
     /// Calls `subscriber` with the old and the new entry of each change, in order, until the returned guard is dropped; first with every
-    /// object that is present, as if it were new. It must be quick and must not use the cache, which is locked meanwhile.
+    /// object that is present, as if it were new. It must be quick and must not use the cache, which is locked in the meantime.
     pub fn subscribe(
         &self,
         subscriber: impl Fn(Option<&Arc<E>>, Option<&Arc<E>>) + Send + Sync + 'static,
@@ -172,7 +172,7 @@ impl<E: CacheEntry> Cache<E> {
     async fn progress(&self, is_enough: impl FnMut(&Progress) -> bool) -> Progress {
         let mut progress = self.progress.subscribe();
         let found = progress.wait_for(is_enough).await.map(|progress| *progress);
-        // It fails only when the cache is gone, and then nothing waits for it.
+        // It fails only when the cache was dropped, and then nothing waits for it.
         found.unwrap_or_default()
     }
 
@@ -226,7 +226,7 @@ impl<E: CacheEntry> Cache<E> {
         self.progress.send_modify(|progress| progress.lists += 1);
     }
 
-    /// Takes in an object that the watch has delivered. It is decoded only if it is newer than the held entry, and without the lock.
+    /// Inserts an object that the watch has delivered. It is decoded only if it is newer than the held entry, and without the lock.
     fn observe(&self, object: Undecoded<E::Object>) {
         let (key, version) = (Key::from_meta(object.meta()), resource_version(object.meta()));
         if self.write().skip_known(&key, version) {

@@ -12,7 +12,7 @@ pub enum Error {
     /// The API server refused the request or did not answer.
     #[error("could not {what}")]
     Api {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The error of the client.
         source: Box<kube::Error>,
@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that wraps a client error and names what was tried.
+    /// Returns a function that wraps a client error and names the attempted action.
     pub fn api(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Api { what, source: Box::new(source) }
     }
@@ -42,6 +42,14 @@ impl Error {
     /// Whether the object no longer exists.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Api { source, .. } if status_code(source) == Some(404))
+    }
+
+    /// Whether the object cannot be created because its namespace is being deleted.
+    pub fn is_namespace_terminating(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        let kube::Error::Api(status) = &**source else { return false };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
     }
 
     /// Returns the cause in one sentence: the API server's message, where it sent one.
@@ -125,9 +133,9 @@ mod tests {
 
     #[test]
     fn the_message_is_that_of_the_api_server() {
-        let said = "pods \"a\" is forbidden: exceeded quota";
-        let refused = kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
-        assert_eq!(api_message(&refused), said);
+        let message = "pods \"a\" is forbidden: exceeded quota";
+        let refused = kube::Error::Api(Box::new(Status::failure(message, "Forbidden")));
+        assert_eq!(api_message(&refused), message);
         let mut silent = Status::failure("", "InternalError");
         silent.code = 500;
         let silent = kube::Error::Api(Box::new(silent));
@@ -141,18 +149,18 @@ mod tests {
 
     #[test]
     fn log_lines_name_each_cause_once_and_without_debug_text() {
-        let said = "pods \"a\" is forbidden: exceeded quota";
-        let refused = || kube::Error::Api(Box::new(Status::failure(said, "Forbidden")));
+        let message = "pods \"a\" is forbidden: exceeded quota";
+        let refused = || kube::Error::Api(Box::new(Status::failure(message, "Forbidden")));
         let broken = || kube::Error::Service("connection refused".into());
         let cases: [(Box<dyn std::error::Error>, String); 5] = [
-            (refused().into(), said.to_owned()),
+            (refused().into(), message.to_owned()),
             (
                 Error::api("create a pod")(refused()).into(),
-                format!("could not create a pod: {said}"),
+                format!("could not create a pod: {message}"),
             ),
             (
                 watcher::Error::InitialListFailed(refused()).into(),
-                format!("failed to perform initial object list: {said}"),
+                format!("failed to perform initial object list: {message}"),
             ),
             (broken().into(), "connection refused".to_owned()),
             (

@@ -1,6 +1,6 @@
 //! A work queue of object keys.
 //!
-//! A key is queued at most once and reconciled by one worker at a time: a change meanwhile queues it again. So the queue is never
+//! A key is queued at most once and reconciled by one worker at a time: a change in the meantime queues it again. So the queue is never
 //! longer than there are objects.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -32,7 +32,7 @@ pub struct WorkQueue {
 struct Pending {
     ready: VecDeque<Key>,
     waiting: HashSet<Key>,
-    /// The keys being reconciled, and whether each changed meanwhile.
+    /// The keys being reconciled, and whether each changed in the meantime.
     running: HashMap<Key, bool>,
     later: BTreeSet<(Instant, Key)>,
     later_at: HashMap<Key, Instant>,

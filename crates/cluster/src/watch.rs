@@ -32,6 +32,19 @@ where
     watch_reporting(api, config, random, || ())
 }
 
+/// Returns the events of a watch of a kind that is known only at run time, without end. Failures are logged with its name and retried.
+pub fn watch_dynamic<K>(
+    api: Api<K>,
+    kind: &str,
+    config: watcher::Config,
+    random: Random,
+) -> impl Stream<Item = Event<K>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watch_kind(api, kind.to_owned(), config, random, || ())
+}
+
 /// Returns the events of a watch, without end, and calls `on_failure` at each failure.
 pub(crate) fn watch_reporting<K>(
     api: Api<K>,
@@ -43,8 +56,21 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     K::DynamicType: Default,
 {
-    let on_failure = Arc::new(on_failure);
     let kind = K::kind(&K::DynamicType::default()).into_owned();
+    watch_kind(api, kind, config, random, on_failure)
+}
+
+fn watch_kind<K>(
+    api: Api<K>,
+    kind: String,
+    config: watcher::Config,
+    random: Random,
+    on_failure: impl Fn() + Send + Sync,
+) -> impl Stream<Item = Event<K>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let on_failure = Arc::new(on_failure);
     let events = watcher(api, config).boxed();
     futures::stream::unfold((events, Backoff::default()), move |(mut events, mut backoff)| {
         let (kind, random, on_failure) = (kind.clone(), random.clone(), Arc::clone(&on_failure));

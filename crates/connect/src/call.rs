@@ -1,12 +1,14 @@
-//! How is an address of an autoscaler called: which URL, trusting whom, and for how long?
+//! HTTP calls to the URL of an autoscaler: the address, the trusted certificates and the time limit.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::WebhookConfig;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url};
 
+use crate::services::ServiceResolver;
 use crate::trust::{TrustError, TrustStore};
 
 /// How long a call may take, from the first packet to the last byte.
@@ -18,57 +20,65 @@ const CLIENTS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// There is nothing to call.
+    /// The URL is invalid.
     #[error("`{url}` cannot be called: expected http:// or https:// and a host")]
     Address {
-        /// What was given.
+        /// The given URL.
         url: String,
     },
-    /// The given certificates are none.
+    /// The given CA bundle holds no usable certificate.
     #[error("caBundle holds no certificate that can be used")]
     Roots(#[source] TrustError),
-    /// TLS would not take the settings.
+    /// TLS rejected the settings.
     #[error("could not set up TLS")]
     Tls(#[source] reqwest::Error),
     /// The system has no certificates to trust.
-    #[error("the certificates of this system cannot be read; give a caBundle")]
+    #[error("the certificates of this system cannot be read; set `caBundle`")]
     SystemRoots(#[source] reqwest::Error),
-    /// Nobody is there.
+    /// The connection failed.
     #[error("could not reach {url}{hint}")]
     Unreachable {
-        /// What was called.
+        /// The called URL.
         url: Url,
-        /// What may help.
+        /// A hint for the user.
         hint: &'static str,
-        /// What went wrong.
+        /// The error.
         source: reqwest::Error,
+    },
+    /// The Service cannot be called.
+    #[error("could not call {url}: {problem}")]
+    Service {
+        /// The called URL.
+        url: Url,
+        /// The problem.
+        problem: String,
     },
     /// The answer did not come in time.
     #[error("{url} did not answer within 15 s")]
     Slow {
-        /// What was called.
+        /// The called URL.
         url: Url,
     },
-    /// The answer is a refusal.
+    /// The status of the answer is not 200.
     #[error("{url} answered {status}; expected 200")]
     Status {
-        /// What was called.
+        /// The called URL.
         url: Url,
-        /// What it answered.
+        /// The status of the answer.
         status: StatusCode,
     },
-    /// The answer does not end.
+    /// The answer is too large.
     #[error("{url} answered more than {limit} bytes")]
     TooLarge {
-        /// What was called.
+        /// The called URL.
         url: Url,
-        /// What would have been read.
+        /// The limit.
         limit: usize,
     },
-    /// The answer is not what was asked for.
+    /// The answer does not have the expected form.
     #[error("{url} did not answer with a FleetAutoscaleReview: {problem}")]
     NotAReview {
-        /// What was called.
+        /// The called URL.
         url: Url,
         /// What was found instead.
         problem: String,
@@ -79,9 +89,22 @@ pub enum CallError {
 #[derive(Default)]
 pub(crate) struct Callers {
     clients: Mutex<HashMap<Vec<u8>, Client>>,
+    services: Option<ServiceResolver>,
+}
+
+/// Where the host of a URL is reached instead of asking DNS.
+#[derive(Clone, Copy)]
+struct Override<'a> {
+    host: &'a str,
+    address: SocketAddr,
 }
 
 impl Callers {
+    /// Resolves the names of Services through the API.
+    pub(crate) fn resolving_services(client: kube::Client) -> Self {
+        Self { services: Some(ServiceResolver::new(client)), ..Self::default() }
+    }
+
     /// Calls an address and reads the whole answer, of at most `limit` bytes.
     pub(crate) async fn call(
         &self,
@@ -90,8 +113,19 @@ impl Callers {
         with: impl FnOnce(&Client, Url) -> RequestBuilder,
     ) -> Result<Vec<u8>, CallError> {
         let url = url(config)?;
-        let client = self.client(config, &url)?;
-        let answer = with(&client, url.clone()).timeout(WITHIN).send().await;
+        let address = match &self.services {
+            Some(services) => services.resolve(&url).await?,
+            None => None,
+        };
+        let host = url.host_str().unwrap_or_default();
+        let client =
+            self.client(config, &url, address.map(|address| Override { host, address }))?;
+        let mut called = url.clone();
+        if let Some(address) = address {
+            // It fails only for URLs that cannot have a port.
+            let _ = called.set_port(Some(address.port()));
+        }
+        let answer = with(&client, called).timeout(WITHIN).send().await;
         let answer = answer.map_err(|err| failed(&url, err))?;
         if answer.status() != StatusCode::OK {
             return Err(CallError::Status { url, status: answer.status() });
@@ -99,18 +133,26 @@ impl Callers {
         read(answer, url, limit).await
     }
 
-    fn client(&self, config: &WebhookConfig, url: &Url) -> Result<Client, CallError> {
+    fn client(
+        &self,
+        config: &WebhookConfig,
+        url: &Url,
+        service: Option<Override<'_>>,
+    ) -> Result<Client, CallError> {
         let bundle = config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice());
-        // Without TLS the certificates of the system are not even looked for.
-        let key = match (bundle, url.scheme()) {
+        // Without TLS the certificates of the system are not loaded.
+        let mut key = match (bundle, url.scheme()) {
             (Some(bundle), _) => bundle.to_vec(),
             (None, scheme) => scheme.as_bytes().to_vec(),
         };
+        if let Some(Override { host, address }) = service {
+            key.extend_from_slice(format!("\n{host}={address}").as_bytes());
+        }
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        let client = client(bundle, url)?;
+        let client = client(bundle, url, service)?;
         if clients.len() >= CLIENTS {
             clients.clear();
         }
@@ -119,8 +161,16 @@ impl Callers {
     }
 }
 
-fn client(bundle: Option<&[u8]>, url: &Url) -> Result<Client, CallError> {
-    let client = client_builder(bundle, url)?.build();
+fn client(
+    bundle: Option<&[u8]>,
+    url: &Url,
+    service: Option<Override<'_>>,
+) -> Result<Client, CallError> {
+    let mut builder = client_builder(bundle, url)?;
+    if let Some(Override { host, address }) = service {
+        builder = builder.resolve(host, address).no_proxy();
+    }
+    let client = builder.build();
     client.map_err(if bundle.is_some() { CallError::Tls } else { CallError::SystemRoots })
 }
 
@@ -174,7 +224,7 @@ pub(crate) fn failed(url: &Url, source: reqwest::Error) -> CallError {
     }
     let is_service = url.host_str().is_some_and(|host| host.ends_with(".svc"));
     let hint = if is_service && source.is_connect() {
-        " (the name of a service is known only inside its cluster; elsewhere give a `url`)"
+        " (the name of a service is known only inside its cluster; elsewhere set `url`)"
     } else {
         ""
     };
@@ -228,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_said_to_be_none() {
+    fn invalid_addresses_are_rejected() {
         for text in ["", "sizer", "ftp://sizer/", "http://", "/scale"] {
             let config = WebhookConfig { url: Some(text.to_owned()), ..Default::default() };
             let problem = url(&config).unwrap_err().to_string();

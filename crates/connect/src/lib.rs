@@ -1,5 +1,5 @@
 //! Outside systems, one file each: metric sources, scaling targets, node group providers, and the webhooks and Wasm
-//! modules that autoscalers ask.
+//! modules that autoscalers call.
 //!
 //! ```no_run
 //! # async fn example(policy: &api::autoscaling::Policy) {
@@ -9,12 +9,22 @@
 //! ```
 
 mod ask;
+mod aws;
 mod call;
+mod connection;
+mod docker_engine;
 mod endpoint;
+mod metric_source;
+mod nomad;
 pub mod providers;
+mod rancher;
 mod registry;
+mod secret;
+mod services;
+mod socket;
 pub mod sources;
 pub mod targets;
+mod tls;
 pub mod trust;
 #[cfg(feature = "wasm")]
 mod wasm;
@@ -22,6 +32,9 @@ mod webhook;
 
 pub use ask::Ask;
 pub use call::CallError;
+pub use connection::ConnectionError;
 pub use registry::{Context, OpenError};
+pub use secret::SecretError;
+pub use tls::TlsError;
 #[cfg(feature = "wasm")]
 pub use wasm::WasmError;

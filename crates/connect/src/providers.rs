@@ -16,8 +16,10 @@ use crate::registry::{Context, OpenError, Registry};
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 
 /// All providers by the name of their block in a NodeGroup's `provider`.
-const PROVIDERS: Registry<Constructor> =
-    Registry { what: "provider", constructors: &[("simulated", simulated::open)] };
+const PROVIDERS: Registry<Constructor> = Registry {
+    what: "provider",
+    constructors: &[("kwok", simulated::open_kwok), ("simulated", simulated::open)],
+};
 
 /// A system with groups of machines. After an error that leaves the outcome open, read the groups again before repeating a call.
 pub trait NodeGroupProvider: Send + Sync {
@@ -51,7 +53,7 @@ pub struct Group {
     pub min: u32,
     /// The most instances.
     pub max: u32,
-    /// How many instances were asked for.
+    /// The number of requested instances.
     pub target: u32,
     /// The instances that exist, or are being created or deleted.
     pub instances: Vec<Instance>,
@@ -66,7 +68,7 @@ pub struct Group {
 pub struct Instance {
     /// The provider's id of the machine: the providerID of its Node.
     pub id: String,
-    /// Where it is in its life.
+    /// Its lifecycle phase.
     pub state: InstanceState,
     /// Why it cannot be created.
     pub error: Option<InstanceError>,
@@ -75,7 +77,7 @@ pub struct Instance {
 /// Where an instance is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceState {
-    /// It was asked for, and has no Node yet.
+    /// It was requested, and has no Node yet.
     Creating,
     /// It exists.
     Running,
@@ -92,7 +94,7 @@ pub struct InstanceError {
     pub message: String,
 }
 
-/// Why a provider did not do what it was asked for.
+/// Why a provider did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// The provider has no such group.
@@ -104,6 +106,14 @@ pub enum ProviderError {
     /// The provider refused. Nothing was changed, and the same request will be refused again.
     #[error("group `{group}`: {message}")]
     Refused {
+        /// The group.
+        group: String,
+        /// The cause.
+        message: String,
+    },
+    /// The provider has no such machine left: another group should be tried. Nothing was changed.
+    #[error("group `{group}` is out of resources: {message}")]
+    OutOfResources {
         /// The group.
         group: String,
         /// The cause.

@@ -5,7 +5,9 @@ use process::{Clock, Random, Supervisor};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// What sources, targets and providers may use besides their own settings.
+use crate::services::ServiceResolver;
+
+/// What sources, targets and providers share besides their own settings.
 #[derive(Clone)]
 pub struct Context {
     /// The cluster that the process runs on.
@@ -16,6 +18,15 @@ pub struct Context {
     pub random: Random,
     /// Watches over the tasks of sources and providers.
     pub supervisor: Supervisor,
+    /// Resolves the names of Services in addresses through the API instead of DNS.
+    pub resolves_services: bool,
+}
+
+impl Context {
+    /// Returns the resolver of Service names; `None` if only DNS is used.
+    pub(crate) fn services(&self) -> Option<ServiceResolver> {
+        self.resolves_services.then(|| ServiceResolver::new(self.client.clone()))
+    }
 }
 
 /// Why a source, target or provider cannot be opened.

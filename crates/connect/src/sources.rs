@@ -2,8 +2,18 @@
 //!
 //! A new source is one file beside `http.rs` and one line in `SOURCES`.
 
+mod docker;
+mod external_scaler;
+mod haproxy;
 mod http;
+mod kubernetes;
+mod nats;
+mod nomad;
 mod prometheus;
+mod rabbitmq;
+mod rancher;
+mod redis;
+mod sqs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +27,29 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::call::CallError;
+use crate::connection::ConnectionError;
 use crate::registry::{Context, OpenError, Registry};
-use crate::targets::TargetRef;
+use crate::targets::{TargetError, TargetRef};
 
 type Constructor = fn(&Context, &Value) -> Result<Box<dyn MetricSource>, String>;
 
 /// All sources by the name of their block in a MetricSource.
 const SOURCES: Registry<Constructor> = Registry {
     what: "metric source",
-    constructors: &[("http", http::open), ("prometheus", prometheus::open)],
+    constructors: &[
+        ("docker", docker::open),
+        ("externalScaler", external_scaler::open),
+        ("haproxy", haproxy::open),
+        ("http", http::open),
+        ("kubernetes", kubernetes::open),
+        ("nats", nats::open),
+        ("nomad", nomad::open),
+        ("prometheus", prometheus::open),
+        ("rabbitmq", rabbitmq::open),
+        ("rancher", rancher::open),
+        ("redis", redis::open),
+        ("sqs", sqs::open),
+    ],
 };
 
 /// How long a query may take where the MetricSource does not say.
@@ -33,7 +57,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A system that has numbers over time.
 pub trait MetricSource: Send + Sync {
-    /// Asks for the points in the window of the query. Dropping the future cancels the query.
+    /// Queries the points in the window. Dropping the future cancels the query.
     fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>>;
 
     /// Returns a stream with an item for each change of the numbers; `None` where the source can only be polled.
@@ -49,7 +73,7 @@ pub struct Query {
     pub text: String,
     /// What the numbers are about, for sources that measure the target itself.
     pub target: Option<TargetRef>,
-    /// The part of the past that is asked for.
+    /// The time window of the query.
     pub window: Window,
     /// The time of the evaluation, from which the window counts back.
     pub now: Timestamp,
@@ -63,13 +87,23 @@ impl Query {
         self.now.saturating_sub(self.window.offset).unwrap_or(Timestamp::MIN)
     }
 
+    /// Rejects a query for a past window, for sources that have only current values.
+    fn expect_present(&self, source: &str) -> Result<(), QueryError> {
+        if self.window.offset.is_zero() {
+            return Ok(());
+        }
+        let problem =
+            format!("a source of the type {source} has no history: windowOffset must be 0s");
+        Err(QueryError::Unsupported(problem))
+    }
+
     /// Returns when a window ends and how long before that it begins.
     fn starts_at(&self, length: SignedDuration) -> Timestamp {
         self.ends_at().saturating_sub(length).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// What a source knows.
+/// The answer of a source.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -85,6 +119,11 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// Makes an answer of the present value.
+    fn now(query: &Query, value: f64) -> Self {
+        Self::from_points(vec![(query.now, value)], None)
+    }
+
     /// Makes an answer of points in any order; numbers that are not finite are left out.
     fn from_points(points: Vec<(Timestamp, f64)>, step: Option<SignedDuration>) -> Self {
         let series = Series::new(points, step);
@@ -105,6 +144,12 @@ pub enum QueryError {
     /// The source could not be reached, or its answer could not be read.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The source could not be reached, refused the credentials, or its answer could not be read.
+    #[error(transparent)]
+    Connection(ConnectionError),
+    /// The target of the query could not be read.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// The source refused the query.
     #[error("{url} refused the query: {message}")]
     Refused {
@@ -124,6 +169,58 @@ pub enum QueryError {
     /// The source cannot answer such a query.
     #[error("{0}")]
     Unsupported(String),
+}
+
+impl QueryError {
+    /// Whether the source is unavailable, so that other queries would fail too.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Timeout { .. }
+                | Self::Call(CallError::Unreachable { .. } | CallError::Slow { .. })
+                | Self::Connection(ConnectionError::Unreachable { .. })
+        )
+    }
+
+    /// Whether the source was reached and took the credentials, so that only this query failed.
+    pub fn is_about_query(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => false,
+            Self::Call(error) | Self::Connection(ConnectionError::Call(error)) => {
+                has_answered(error)
+            }
+            Self::Connection(error) => matches!(error, ConnectionError::WrongAnswer { .. }),
+            Self::Target(_)
+            | Self::Refused { .. }
+            | Self::WrongAnswer { .. }
+            | Self::Unsupported(_) => true,
+        }
+    }
+}
+
+/// Whether a system answered a call, and not because of the credentials.
+fn has_answered(error: &CallError) -> bool {
+    match error {
+        CallError::Status { status, .. } => !matches!(status.as_u16(), 401 | 403),
+        CallError::TooLarge { .. } | CallError::NotAReview { .. } => true,
+        CallError::Address { .. }
+        | CallError::Roots(_)
+        | CallError::Tls(_)
+        | CallError::SystemRoots(_)
+        | CallError::Unreachable { .. }
+        | CallError::Service { .. }
+        | CallError::Slow { .. } => false,
+    }
+}
+
+impl From<ConnectionError> for QueryError {
+    fn from(error: ConnectionError) -> Self {
+        if let ConnectionError::Call(error) = error {
+            Self::Call(error)
+        } else {
+            Self::Connection(error)
+        }
+    }
 }
 
 /// Opens the source of a MetricSource's `spec`: a `timeout`, and one block that is named after the source. Nothing is sent

@@ -2,7 +2,12 @@
 //!
 //! A new target is one file beside `scale.rs` and one line in `TARGETS`.
 
+mod aws_autoscaling_group;
+mod docker;
+mod nomad;
+mod rancher;
 mod scale;
+mod webhook;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +16,28 @@ use api::plimsoll::scaling_policy::TargetSpec;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::ask::why;
+use crate::call::CallError;
+use crate::connection::ConnectionError;
+use crate::metric_source::SourceError;
 use crate::registry::{Context, OpenError, Registry};
+
+pub(crate) use scale::ScaleTarget;
 
 type Constructor = fn(&Context, &TargetRef) -> Result<Arc<dyn Target>, String>;
 
 /// All targets by the name of their block in a policy's `target`. `scale` has no block: it is an object by apiVersion, kind and name.
-const TARGETS: Registry<Constructor> =
-    Registry { what: "target", constructors: &[(SCALE, scale::open)] };
+const TARGETS: Registry<Constructor> = Registry {
+    what: "target",
+    constructors: &[
+        ("awsAutoscalingGroup", aws_autoscaling_group::open),
+        ("docker", docker::open),
+        ("nomad", nomad::open),
+        ("rancher", rancher::open),
+        (SCALE, scale::open),
+        ("webhook", webhook::open),
+    ],
+};
 
 const SCALE: &str = "scale";
 
@@ -43,7 +63,7 @@ pub struct TargetRef {
 /// The size of a target, and the version at which it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetStatus {
-    /// The size that was last asked for.
+    /// The size that was last requested.
     pub count: u32,
     /// How many units are ready.
     pub ready: u32,
@@ -124,6 +144,38 @@ fn name(spec: &TargetSpec) -> String {
     blocks.into_iter().next().map_or_else(|| SCALE.to_owned(), |(name, _)| name)
 }
 
+/// Returns the error of a target whose MetricSource cannot be used.
+fn source_error(target: &str, error: SourceError) -> TargetError {
+    let (target, message) = (target.to_owned(), error.to_string());
+    match error {
+        SourceError::Unavailable { .. } => TargetError::Unavailable { target, message },
+        SourceError::Refused { .. } => TargetError::Refused { target, message },
+    }
+}
+
+/// Returns the error of a target that could not be read.
+fn read_error(target: &str, error: &ConnectionError) -> TargetError {
+    let is_client_error = |error: &ConnectionError| matches!(error, ConnectionError::Call(CallError::Status { status, .. }) if status.is_client_error());
+    let (target, message) = (target.to_owned(), why(error));
+    if matches!(error, ConnectionError::Unauthorized { .. }) || is_client_error(error) {
+        return TargetError::Refused { target, message };
+    }
+    TargetError::Unavailable { target, message }
+}
+
+/// Returns the error of a change that could not be sent, or whose outcome is not known.
+fn write_error(target: &str, error: &ConnectionError) -> TargetError {
+    let has_no_connection = |error: &ConnectionError| matches!(error, ConnectionError::Call(CallError::Unreachable { source, .. }) if source.is_connect());
+    let is_before_sending = matches!(
+        error,
+        ConnectionError::Unreachable { .. } | ConnectionError::Secret(_) | ConnectionError::Tls(_)
+    );
+    if is_before_sending || has_no_connection(error) {
+        return read_error(target, error);
+    }
+    TargetError::Unknown { target: target.to_owned(), message: why(error) }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -131,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_goes_by_the_name_of_its_block() {
+    fn a_target_is_named_by_its_block() {
         for (spec, wanted) in [
             (json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "scale"),
             (json!({"docker": {"service": "web"}}), "docker"),
@@ -139,7 +191,7 @@ mod tests {
         ] {
             assert_eq!(name(&serde_json::from_value(spec).unwrap()), wanted);
         }
-        let unknown = TARGETS.find("docker").map(drop).unwrap_err().to_string();
-        assert_eq!(unknown, "there is no target `docker`; known are scale");
+        let unknown = TARGETS.find("dokcer").map(drop).unwrap_err().to_string();
+        assert!(unknown.starts_with("there is no target `dokcer`; known are "), "{unknown}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whom does TLS trust?
+//! The certificates that TLS trusts.
 //!
 //! A peer is trusted when an authority in the store vouches for it, or when its very certificate is in the store. The second is what
 //! `openssl req -x509` leads to: the certificate it makes says that it is an authority, and standard path building refuses an authority at the end of
@@ -58,14 +58,14 @@ impl TrustStore {
         Ok(Self { certificates: certificates.into(), roots: Arc::new(roots), provider })
     }
 
-    /// Returns what a server checks its clients with.
+    /// Returns the verifier of client certificates, for a server.
     pub fn client_verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, TrustError> {
         let (roots, provider) = (Arc::clone(&self.roots), Arc::clone(&self.provider));
         let by_authority = WebPkiClientVerifier::builder_with_provider(roots, provider).build()?;
         Ok(Arc::new(ClientVerifier { by_authority, known: Arc::clone(&self.certificates) }))
     }
 
-    /// Returns what a client checks its servers with.
+    /// Returns the verifier of server certificates, for a client.
     pub fn server_verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
         let (roots, provider) = (Arc::clone(&self.roots), Arc::clone(&self.provider));
         let by_authority = WebPkiServerVerifier::builder_with_provider(roots, provider).build()?;
@@ -226,7 +226,7 @@ mod tests {
     /// A moment at which certificates of these tests are valid: 2026-01-01.
     const NOW: u64 = 1_767_225_600;
 
-    /// Makes what `openssl req -x509` makes.
+    /// Returns a certificate as `openssl req -x509` makes it.
     fn self_signed(
         change: impl FnOnce(&mut CertificateParams),
     ) -> (CertificateDer<'static>, String) {
@@ -279,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_that_of_the_subject_and_nothing_that_looks_like_it() {
+    fn the_common_name_is_that_of_the_subject_and_not_a_similar_byte_sequence() {
         let (plain, _) = self_signed(|_| {});
         assert_eq!(common_name(&plain).as_deref(), Some("someone"));
-        // What a common name looks like in DER, inside of another part of the name that comes before it.
+        // The DER encoding of a common name, inside an earlier attribute of the name.
         let (forged, _) = self_signed(|params| {
             params.distinguished_name = rcgen::DistinguishedName::new();
             let text = "\u{6}\u{3}U\u{4}\u{3}\u{c}\u{b}front-proxy";

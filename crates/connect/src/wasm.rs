@@ -1,9 +1,9 @@
-//! What does a Wasm module answer?
+//! Runs the Wasm modules of autoscalers.
 //!
-//! A module is fetched from its URL, compiled once for each content, and kept running for each autoscaler that asks it, so
-//! that what it remembers lasts. A module whose hash is given is never fetched again; any other is fetched again after
-//! five minutes, and if that fails the one at hand is asked on. What a module may cost is in `budget`; when its autoscaler
-//! goes, or nobody waits for the answer any more, it is stopped.
+//! A module is fetched from its URL, compiled once for each content, and kept running for each autoscaler that calls it, so
+//! that its variables last. A module whose hash is given is never fetched again; any other is fetched again after
+//! five minutes, and if that fails the previous one stays in use. The limits of a call are in `budget`. A module is
+//! stopped when its autoscaler is deleted or its caller has cancelled the call.
 
 mod budget;
 mod host;
@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::autoscaling::{FleetAutoscaleReview, WasmPolicy, WebhookConfig};
+use process::{Clock, Random};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -27,38 +28,38 @@ use crate::call::{CallError, Callers};
 use crate::webhook::review;
 use budget::{Budget, Limits};
 use plugin::{Code, Plugin};
-use recent::Recent;
+use recent::LruCache;
 
 /// The largest module that is fetched.
 const LIMIT: usize = 32 << 20;
-/// How long a module without a hash is used before it is looked for again.
+/// How long a module without a hash is used before it is fetched again.
 const FRESH_FOR: Duration = Duration::from_secs(300);
-/// How many modules are kept compiled, and how many autoscalers' running.
+/// How many compiled modules are kept, and how many running ones.
 const KEPT: usize = 256;
-/// How many bytes the modules may have that are kept compiled.
+/// The total size of the compiled modules that are kept.
 const COMPILED_BYTES: usize = 4 * LIMIT;
-/// How many bytes the modules may take that are kept running.
+/// The total memory of the running modules that are kept.
 const RUNNING_BYTES: usize = 4 * plugin::MEMORY;
 
-/// Why a module has no answer.
+/// Why a module returned no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WasmError {
-    /// The policy does not say where the module is.
+    /// The policy has no URL for the module.
     #[error("`wasm.from.url` is missing")]
     NoSource,
     /// The module could not be fetched.
     #[error("could not fetch the module")]
     Fetch(#[source] CallError),
-    /// The module is another one.
-    #[error("the module has the SHA-256 {found}; `hash` wants {wanted}")]
+    /// The module does not have the expected hash.
+    #[error("the SHA-256 of the module is {found}, but `hash` is {wanted}")]
     Hash {
-        /// That of the fetched module.
+        /// The hash of the fetched module.
         found: String,
-        /// That of the policy.
+        /// The hash in the policy.
         wanted: String,
     },
-    /// The module is none, or needs what it does not get.
+    /// It is not a valid module, or it needs an import that does not exist.
     #[error("the module cannot be used: {0}")]
     Unusable(String),
     /// The module ran and failed.
@@ -69,8 +70,8 @@ pub enum WasmError {
         /// What went wrong.
         why: String,
     },
-    /// The answer is not what was asked for.
-    #[error("`{function}` of the module did not answer with a FleetAutoscaleReview: {problem}")]
+    /// The result is no review.
+    #[error("`{function}` of the module did not return a FleetAutoscaleReview: {problem}")]
     NotAReview {
         /// The function that was called.
         function: String,
@@ -79,35 +80,43 @@ pub enum WasmError {
     },
 }
 
-/// Modules, compiled and running.
+/// The compiled and the running modules.
 #[derive(Default)]
 pub(crate) struct Modules {
-    kept: Mutex<Kept>,
+    kept: Mutex<ModuleCache>,
     limits: Limits,
+    surroundings: Surroundings,
 }
 
-/// A module that is compiled once; an error is why that is not possible.
+/// The time and the random numbers that modules read.
+#[derive(Clone, Default)]
+pub(crate) struct Surroundings {
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+}
+
+/// A module that is compiled once, or the reason why it cannot be.
 type Compiled = Arc<OnceCell<Result<Arc<Code>, String>>>;
 
-struct Kept {
-    /// By where they come from.
+struct ModuleCache {
+    /// By their origin.
     sources: HashMap<Source, Fetched>,
     /// By their content.
-    compiled: Recent<Compiled>,
-    /// By the autoscaler that asks.
-    running: Recent<Plugin>,
-    /// Who waits for an answer, and what tells that they no longer do.
-    underway: HashMap<u64, (String, Arc<AtomicBool>)>,
+    compiled: LruCache<Compiled>,
+    /// By the autoscaler that calls them.
+    running: LruCache<Plugin>,
+    /// The calls in progress: the autoscaler, and the flag that cancels the call.
+    calls: HashMap<u64, (String, Arc<AtomicBool>)>,
     next: u64,
 }
 
-impl Default for Kept {
+impl Default for ModuleCache {
     fn default() -> Self {
         Self {
             sources: HashMap::new(),
-            compiled: Recent::new(KEPT, COMPILED_BYTES),
-            running: Recent::new(KEPT, RUNNING_BYTES),
-            underway: HashMap::new(),
+            compiled: LruCache::new(KEPT, COMPILED_BYTES),
+            running: LruCache::new(KEPT, RUNNING_BYTES),
+            calls: HashMap::new(),
             next: 0,
         }
     }
@@ -124,41 +133,47 @@ struct Fetched {
     fetched_at: Instant,
 }
 
-/// A question under way. When this is dropped, the module that works on it is stopped.
-struct Underway<'a> {
+/// A call in progress. When this is dropped, the module is stopped.
+struct ActiveCall<'a> {
     modules: &'a Modules,
     id: u64,
     cancelled: Arc<AtomicBool>,
 }
 
-impl Drop for Underway<'_> {
+impl Drop for ActiveCall<'_> {
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
-        self.modules.with(|kept| kept.underway.remove(&self.id));
+        self.modules.with(|kept| kept.calls.remove(&self.id));
     }
 }
 
 impl Modules {
-    /// Asks the module of a policy for the autoscaler `who`.
-    pub(crate) async fn ask(
+    /// Starts without modules.
+    pub(crate) fn new(surroundings: Surroundings) -> Self {
+        Self { surroundings, ..Self::default() }
+    }
+
+    /// Calls the module of a policy for an autoscaler.
+    pub(crate) async fn call(
         &self,
         callers: &Callers,
-        who: &str,
+        autoscaler: &str,
         policy: &WasmPolicy,
-        question: &FleetAutoscaleReview,
+        request: &FleetAutoscaleReview,
     ) -> Result<FleetAutoscaleReview, WasmError> {
-        let underway = self.begin(who);
+        let active = self.begin(autoscaler);
         let code = self.code(callers, policy).await?;
-        let running = self.with(|kept| kept.running.remove(who));
+        let running = self.with(|kept| kept.running.remove(autoscaler));
         let running = running.filter(|plugin| plugin.is(&code, &policy.config));
-        let input = serde_json::to_vec(question).unwrap_or_default();
+        let input = serde_json::to_vec(request).unwrap_or_default();
         let (function, config) = (policy.function.clone(), policy.config.clone());
-        let budget = Budget::new(self.limits, Arc::clone(&underway.cancelled));
-        // It computes, and it may do so for a while: not where others wait.
+        let budget = Budget::new(self.limits, Arc::clone(&active.cancelled));
+        let surroundings = self.surroundings.clone();
+        // It may compute for seconds, which would block other tasks.
         let called = tokio::task::spawn_blocking(move || {
             let mut plugin = match running {
                 Some(plugin) => plugin,
-                None => Plugin::start(code, config, budget.clone())?,
+                None => Plugin::start(code, config, surroundings, budget.clone())?,
             };
             let output = plugin.call(&function, input, budget)?;
             Ok((plugin, function, output))
@@ -166,23 +181,24 @@ impl Modules {
         let (plugin, function, output) =
             called.await.map_err(|err| WasmError::Unusable(err.to_string()))??;
         self.with(|kept| {
-            // An autoscaler that went meanwhile leaves nothing behind.
-            if !underway.cancelled.load(Ordering::Relaxed) {
+            // The autoscaler may have been deleted in the meantime.
+            if !active.cancelled.load(Ordering::Relaxed) {
                 let size = plugin.size();
-                kept.running.insert(who.to_owned(), plugin, size);
+                kept.running.insert(autoscaler.to_owned(), plugin, size);
             }
         });
         review(&output).map_err(|problem| WasmError::NotAReview { function, problem })
     }
 
-    /// Ends what runs for an autoscaler, and for the entries of its chain.
-    pub(crate) fn forget(&self, who: &str) {
+    /// Stops the modules of an autoscaler, and those of the entries of its chain.
+    pub(crate) fn forget(&self, autoscaler: &str) {
         let is_its = |name: &str| {
-            name.strip_prefix(who).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            name.strip_prefix(autoscaler)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.with(|kept| {
             kept.running.retain(|name| !is_its(name));
-            for (name, cancelled) in kept.underway.values() {
+            for (name, cancelled) in kept.calls.values() {
                 if is_its(name) {
                     cancelled.store(true, Ordering::Relaxed);
                 }
@@ -190,32 +206,32 @@ impl Modules {
         });
     }
 
-    /// Notes that an autoscaler waits for an answer.
-    fn begin(&self, who: &str) -> Underway<'_> {
+    /// Registers a call of an autoscaler.
+    fn begin(&self, autoscaler: &str) -> ActiveCall<'_> {
         let cancelled = Arc::new(AtomicBool::new(false));
         let id = self.with(|kept| {
             kept.next += 1;
-            kept.underway.insert(kept.next, (who.to_owned(), Arc::clone(&cancelled)));
+            kept.calls.insert(kept.next, (autoscaler.to_owned(), Arc::clone(&cancelled)));
             kept.next
         });
-        Underway { modules: self, id, cancelled }
+        ActiveCall { modules: self, id, cancelled }
     }
 
-    /// Finds the module of a policy, compiled.
+    /// Returns the compiled module of a policy.
     async fn code(&self, callers: &Callers, policy: &WasmPolicy) -> Result<Arc<Code>, WasmError> {
         let from = policy.from.url.as_ref().ok_or(WasmError::NoSource)?;
         let wanted = policy.hash.to_ascii_lowercase();
-        let at_hand = self.at_hand(from, &wanted);
-        if let Some((code, true)) = at_hand {
+        let cached = self.cached(from, &wanted);
+        if let Some((code, true)) = cached {
             return Ok(code);
         }
         let fetched = callers.call(from, LIMIT, |client, url| client.get(url)).await;
-        let bytes = match (fetched, at_hand) {
+        let bytes = match (fetched, cached) {
             (Ok(bytes), _) => bytes,
             (Err(err), Some((code, _))) => {
                 tracing::warn!(
-                    why = why(err),
-                    "a module could not be fetched again; the old one is asked"
+                    error = why(err),
+                    "could not fetch a module again; the previous one stays in use"
                 );
                 return Ok(code);
             }
@@ -231,16 +247,16 @@ impl Modules {
                 kept.sources.clear();
             }
             let fetched = Fetched { hash: found, fetched_at: Instant::now() };
-            kept.sources.insert(Source::of(from), fetched);
+            kept.sources.insert(Source::from_config(from), fetched);
         });
         Ok(code)
     }
 
-    /// Finds a module that needs no fetching, and whether it is fresh enough.
-    fn at_hand(&self, from: &WebhookConfig, wanted: &str) -> Option<(Arc<Code>, bool)> {
+    /// Returns a module that was fetched before, and whether it is fresh enough.
+    fn cached(&self, from: &WebhookConfig, wanted: &str) -> Option<(Arc<Code>, bool)> {
         self.with(|kept| {
             let (hash, is_fresh) = if wanted.is_empty() {
-                let fetched = kept.sources.get(&Source::of(from))?;
+                let fetched = kept.sources.get(&Source::from_config(from))?;
                 (fetched.hash.as_str(), fetched.fetched_at.elapsed() < FRESH_FOR)
             } else {
                 (wanted, true)
@@ -250,7 +266,7 @@ impl Modules {
         })
     }
 
-    /// Compiles a module, unless that was done before or somebody else is at it.
+    /// Compiles a module once, also for concurrent callers.
     async fn compiled(
         &self,
         hash: &str,
@@ -273,13 +289,13 @@ impl Modules {
         cell.get_or_init(compile).await.clone()
     }
 
-    fn with<T>(&self, what: impl FnOnce(&mut Kept) -> T) -> T {
+    fn with<T>(&self, what: impl FnOnce(&mut ModuleCache) -> T) -> T {
         what(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Source {
-    fn of(config: &WebhookConfig) -> Self {
+    fn from_config(config: &WebhookConfig) -> Self {
         let url = crate::call::url(config).map(String::from).unwrap_or_default();
         let ca_bundle = config.ca_bundle.as_ref().map(|b| b.0.clone()).unwrap_or_default();
         Self { url, ca_bundle }
@@ -295,7 +311,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_content_is_compiled_once_however_many_ask_at_once() {
+    async fn a_content_is_compiled_once_for_concurrent_calls() {
         let modules = Arc::new(Modules::default());
         let ask = |text: &'static str| {
             let modules = Arc::clone(&modules);

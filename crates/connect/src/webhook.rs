@@ -1,4 +1,4 @@
-//! What does a webhook answer?
+//! Calls of webhooks.
 
 use api::autoscaling::{FleetAutoscaleReview, WebhookConfig};
 
@@ -7,8 +7,8 @@ use crate::call::{self, CallError, Callers};
 /// The largest answer that is read.
 const LIMIT: usize = 1 << 20;
 
-/// Posts the question and reads the answer. Whether the answer names the question is not looked at, as upstream does not.
-pub(crate) async fn ask(
+/// Posts the review and reads the answer. The `uid` of the answer is not checked, as in Agones.
+pub(crate) async fn post(
     callers: &Callers,
     config: &WebhookConfig,
     question: &FleetAutoscaleReview,
@@ -18,7 +18,7 @@ pub(crate) async fn ask(
     review(&body).map_err(|problem| CallError::NotAReview { url, problem })
 }
 
-/// Reads an answer; an error says what it is instead.
+/// Parses an answer; the error describes what is wrong with it.
 pub(crate) fn review(body: &[u8]) -> Result<FleetAutoscaleReview, String> {
     let value = serde_json::from_slice(body).map_err(|err| format!("not JSON: {err}"))?;
     let review = FleetAutoscaleReview::read(&value).map_err(|problems| {

@@ -1,41 +1,48 @@
-//! What every controller works with.
+//! The context that all controllers share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::{CachedGameServer, Caches, EventRecorder, Key, Subscription, WorkQueue};
+use cluster::{
+    CachedGameServer, Caches, DecisionRecorder, EventRecorder, Key, Subscription, WorkQueue,
+};
 use kube::Client;
 use process::Clock;
 
-use crate::gameserver::Waiting;
-use crate::gameserverset::Kept;
+use crate::gameserver::ReportedUnschedulable;
+use crate::gameserverset::ReportedRetained;
 use crate::node_index::NodeIndex;
 use crate::ports::HostPorts;
 use crate::settings::Settings;
+use crate::sources::Sources;
 
-/// What every controller works with for the length of a leadership term.
+/// What all controllers share during a leadership term.
 pub struct Context {
-    /// The way to the API.
+    /// The client of the API server.
     pub client: Client,
-    /// What was chosen.
+    /// How the controllers are set up.
     pub settings: Settings,
-    /// The time.
+    /// Where time comes from.
     pub clock: Clock,
     /// The objects of the cluster.
     pub caches: Arc<Caches>,
     /// The game servers of each node.
     pub nodes: NodeIndex,
-    /// Where to say what was done.
+    /// Records Kubernetes events.
     pub events: EventRecorder,
-    /// What is to be looked at.
+    /// The journal of decisions.
+    pub decisions: DecisionRecorder,
+    /// The keys to reconcile.
     pub queues: Queues,
-    /// What was told about game servers that have no node.
-    pub(crate) waiting: Waiting,
-    /// What was told about game servers that failed and are kept.
-    pub(crate) kept: Kept,
+    /// What was reported about unschedulable game servers.
+    pub(crate) unschedulable: ReportedUnschedulable,
+    /// The retained game servers that were reported.
+    pub(crate) retained: ReportedRetained,
+    /// The metric sources of policies.
+    pub(crate) sources: Arc<Sources>,
     ports: Arc<Mutex<HostPorts>>,
 }
 
-/// What is to be looked at, by kind.
+/// The keys to reconcile, by kind.
 #[derive(Default)]
 pub struct Queues {
     /// Game servers.
@@ -49,13 +56,14 @@ pub struct Queues {
 }
 
 impl Context {
-    /// Begins a leadership term on top of the caches, which are complete. What follows them does so until the subscriptions are dropped; they
-    /// are not part of the context, since subscribers may hold it.
+    /// Starts a leadership term on top of the synced caches. The subscriptions last until they are dropped; they are not part of the
+    /// context, since subscribers may hold it.
     pub(crate) fn new(
         client: Client,
         caches: Arc<Caches>,
         settings: Settings,
         events: EventRecorder,
+        decisions: DecisionRecorder,
     ) -> (Arc<Self>, Vec<Subscription>) {
         let (nodes, subscriptions) = NodeIndex::following(&caches);
         let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &caches, &[])));
@@ -69,19 +77,33 @@ impl Context {
             }
         });
         let (queues, clock) = (Queues::default(), settings.clock.clone());
-        let (waiting, kept) = Default::default();
-        let cx =
-            Self { client, settings, clock, caches, nodes, events, queues, waiting, kept, ports };
+        let (unschedulable, retained) = Default::default();
+        let connect = connect(&client, &settings);
+        let sources = Sources::new(connect, Arc::clone(&caches));
+        let cx = Self {
+            client,
+            settings,
+            clock,
+            caches,
+            nodes,
+            events,
+            decisions,
+            queues,
+            unschedulable,
+            retained,
+            sources,
+            ports,
+        };
         cx.seed_ports();
         (Arc::new(cx), subscriptions.into_iter().chain([releasing]).collect())
     }
 
-    /// Takes the host ports of the game servers that exist.
+    /// Reserves the host ports of the existing game servers.
     fn seed_ports(&self) {
         let servers = self.caches.servers.all();
         let seeded = HostPorts::seeded(&self.settings.port_ranges, &self.caches, &servers);
         *self.ports() = seeded;
-        // The ports of those that went meanwhile were released before they were taken here.
+        // The ports of servers deleted in the meantime were released before they were reserved here.
         for meta in servers.iter().map(|server| &server.object.metadata) {
             let now = self.caches.servers.get(&Key::from_meta(meta));
             if now.is_none_or(|now| now.object.metadata.uid != meta.uid) {
@@ -90,7 +112,22 @@ impl Context {
         }
     }
 
+    /// Returns the context of sources and targets.
+    pub(crate) fn connect(&self) -> connect::Context {
+        connect(&self.client, &self.settings)
+    }
+
     pub(crate) fn ports(&self) -> MutexGuard<'_, HostPorts> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn connect(client: &Client, settings: &Settings) -> connect::Context {
+    connect::Context {
+        client: client.clone(),
+        clock: settings.clock.clone(),
+        random: settings.random.clone(),
+        supervisor: settings.supervisor.clone(),
+        resolves_services: settings.resolves_services,
     }
 }

@@ -1,8 +1,11 @@
-//! Fleets: one set of game servers for each template, and how one takes the place of another.
+//! The controller of fleets: one set of game servers for each template, and the rollout from one to the next.
 
 mod act;
+pub mod describe;
+mod journal;
 pub mod observe;
 
+use api::agones::Fleet;
 use cluster::{Error, Key, RequeueAt, Subscription, enqueue_into};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,37 +37,40 @@ pub(crate) async fn run(cx: Arc<Context>) {
     cx.queues.fleets.run(limit, reconcile).await;
 }
 
-/// The generation of each fleet that was reported as unreadable.
+/// The generation at which each fleet was reported as unreadable.
 type Reported = Mutex<HashMap<Key, Option<i64>>>;
 
-/// Observes one fleet, gives each of its sets its size, and sums up their status. A fleet that cannot be read keeps its sets as
-/// they are.
+/// Observes one fleet, resizes its sets, and sums up their status. The sets of a fleet that cannot be read stay as they are.
 async fn reconcile(
     key: Key,
     reported: Arc<Reported>,
     cx: Arc<Context>,
 ) -> Result<RequeueAt, Error> {
-    let Some(seen) = observe::fleet(&key, &cx.caches) else {
+    let Some(observed) = observe::fleet(&key, &cx.caches) else {
         reported.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        cx.decisions.forget::<Fleet>(&key);
         return Ok(None);
     };
-    match seen.plan() {
+    match observed.plan() {
         Ok(plan) => {
-            act::delete(&seen, &plan, &cx).await?;
-            act::resize(&seen, &plan, &cx).await?;
-            act::keep_active(&seen, &plan, &cx).await?;
+            let pending = journal::FleetSnapshot::before(&observed, &plan, &cx);
+            let result = act::carry_out(&observed, &plan, &cx).await;
+            if let Some(pending) = pending {
+                pending.record(&observed, &result, &cx);
+            }
+            result?;
         }
         Err(problems) => {
-            let generation = seen.fleet.metadata.generation;
+            let generation = observed.fleet.metadata.generation;
             let before = {
                 let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
                 reported.insert(key, generation)
             };
             if before != Some(generation) {
-                act::report_unreadable(&seen, &problems, &cx);
+                act::report_unreadable(&observed, &problems, &cx);
             }
         }
     }
-    act::status(&seen, &cx).await?;
+    act::status(&observed, &cx).await?;
     Ok(None)
 }

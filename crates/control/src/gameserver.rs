@@ -1,12 +1,12 @@
-//! Game servers: ports, a pod, an address, and what becomes of them when the pod does not do well.
+//! The controller of game servers: their ports, pods and addresses, and their states when a pod fails.
 
 mod act;
 mod address;
 mod observe;
 mod pod;
-mod waiting;
+mod unschedulable;
 
-pub(crate) use waiting::Waiting;
+pub(crate) use unschedulable::ReportedUnschedulable;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use decide::gameserver::Need;
 
 use crate::context::Context;
 
-/// Has a game server looked at when it, its pod or its node changes.
+/// Enqueues a game server when it, its pod or its node changes.
 pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let add = enqueue_into(&cx.queues.servers);
     let weak = Arc::downgrade(cx);
@@ -23,7 +23,7 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
         (_, Some(server)) => add(Key::from_meta(&server.object.metadata)),
         (Some(gone), None) => {
             let key = Key::from_meta(&gone.object.metadata);
-            weak.upgrade().into_iter().for_each(|cx| cx.waiting.forget(&key));
+            weak.upgrade().into_iter().for_each(|cx| cx.unschedulable.forget(&key));
         }
         (None, None) => {}
     });
@@ -40,7 +40,7 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
             old.status.addresses == new.status.addresses
                 && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
         };
-        // Nodes report every few seconds that they are there, and mostly nothing else.
+        // Nodes renew their status every few seconds, mostly without a change that matters.
         if old.zip(new).is_some_and(is_same) {
             return;
         }
@@ -52,26 +52,28 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     vec![servers, pods, nodes]
 }
 
-/// Works on game servers for as long as it is polled.
+/// Reconciles game servers for as long as it is polled.
 pub(crate) async fn run(cx: Arc<Context>) {
     let limit = cx.settings.concurrency;
-    cx.queues.servers.run(limit, |key| turn(key, Arc::clone(&cx))).await;
+    cx.queues.servers.run(limit, |key| reconcile(key, Arc::clone(&cx))).await;
 }
 
-/// Looks at one game server and does the one thing that it needs.
-async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
-    let Some(seen) = observe::server(&key, &cx.caches) else { return Ok(None) };
-    let again = waiting::tell(&seen, &cx);
-    match decide::gameserver::next(&seen.seen) {
-        Need::Nothing => Ok(again),
-        Need::Begin => act::begin(&seen, &cx).await,
-        Need::OtherPorts => act::other_ports(&seen, &cx).await,
-        Need::Leave => act::leave(&seen, &cx).await,
-        Need::CreatePod => act::create_pod(&seen, &cx).await,
-        Need::DeletePod => act::delete_pod(&seen, &cx).await,
-        Need::Delete => act::delete(&seen, &cx).await,
-        Need::LetGo => act::let_go(&seen, &cx).await,
-        Need::Address => act::write(&seen, None, &cx).await,
-        Need::Move { to, because } => act::write(&seen, Some((to, because)), &cx).await,
+/// Observes one game server and does the one thing that it needs next.
+async fn reconcile(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
+    let Some(observed) = observe::server(&key, &cx.caches) else { return Ok(None) };
+    let requeue_at = unschedulable::report(&observed, &cx);
+    match decide::gameserver::next(&observed.observation) {
+        Need::Nothing => Ok(requeue_at),
+        Need::ApplyDefaults => act::apply_defaults(&observed, &cx).await,
+        Need::ReassignPorts => act::reassign_ports(&observed, &cx).await,
+        Need::MarkLeaving => act::mark_leaving(&observed, &cx).await,
+        Need::CreatePod => act::create_pod(&observed, &cx).await,
+        Need::DeletePod => act::delete_pod(&observed, &cx).await,
+        Need::Delete => act::delete(&observed, &cx).await,
+        Need::RemoveFinalizer => act::remove_finalizer(&observed, &cx).await,
+        Need::SetAddress => act::write_state(&observed, None, &cx).await,
+        Need::Transition { to, because } => {
+            act::write_state(&observed, Some((to, because)), &cx).await
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! Sets of game servers: as many as there should be, and a status that says how many there are.
+//! The controller of game server sets: creates and deletes game servers, and writes the status.
 
 mod act;
-mod kept;
+mod retained;
 mod status;
 
-pub(crate) use kept::Kept;
+pub(crate) use retained::ReportedRetained;
 pub(crate) use status::replace;
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use decide::gameserver::GameServer;
 
 use crate::context::Context;
 
-/// Has a set looked at when it or one of its game servers changes.
+/// Enqueues a set when it or one of its game servers changes.
 pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
     let sets = cx.caches.sets.subscribe(move |old, new| {
@@ -30,7 +30,7 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
         let shape = |set: &Arc<GameServerSet>| {
             (set.metadata.generation, set.metadata.deletion_timestamp.is_some())
         };
-        // Its status is written here, and changes nothing about its size.
+        // A change of the status does not change the size.
         if old.map(shape) != Some(shape(set)) {
             size(Key::from_meta(&set.metadata));
             sums(Key::from_meta(&set.metadata));
@@ -48,20 +48,24 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
     vec![sets, servers]
 }
 
-/// Works on sets for as long as it is polled.
+/// Reconciles sets for as long as it is polled.
 pub(crate) async fn run(cx: Arc<Context>) {
     let limit = cx.settings.concurrency;
-    let pace = status::Pace::default();
+    let limiter = status::WriteLimiter::default();
     tokio::join!(
-        cx.queues.sets.run(limit, |key| turn(key, Arc::clone(&cx))),
-        cx.queues.set_statuses.run(limit, |key| status::turn(key, Arc::clone(&cx), pace.clone())),
+        cx.queues.sets.run(limit, |key| reconcile(key, Arc::clone(&cx))),
+        cx.queues.set_statuses.run(limit, |key| status::reconcile(
+            key,
+            Arc::clone(&cx),
+            limiter.clone()
+        )),
     );
 }
 
-/// Looks at one set and makes it as large as it should be.
-async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
+/// Creates and deletes game servers until one set has its size.
+async fn reconcile(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let Some(set) = cx.caches.sets.get(&key) else {
-        cx.kept.forget(&key);
+        cx.retained.forget(&key);
         return Ok(None);
     };
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
@@ -69,7 +73,8 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     let mode = mode(&set, &cx.caches);
     let (view, now) = (set.view(mode), cx.clock.now());
     let (pass, marked) = {
-        let (nodes, limits, overflow) = (cx.nodes.occupancy(), Limits::of(mode), set.overflow());
+        let (nodes, limits, overflow) =
+            (cx.nodes.occupancy(), Limits::for_mode(mode), set.overflow());
         let pass = decide::fleet::reconcile(&view, &servers, &nodes, limits, now);
         let marked = overflow.map(|(labels, annotations)| {
             decide::fleet::overflow(&view, &labels, &annotations, &servers, &nodes)
@@ -78,12 +83,12 @@ async fn turn(key: Key, cx: Arc<Context>) -> Result<RequeueAt, Error> {
     };
     act::mark(&set, &marked, &cx).await?;
     act::shut_down(&set, &pass.delete, &cx).await?;
-    kept::tell(&set, &pass.kept, &cx);
+    retained::report(&set, &pass.retained, &cx);
     act::create(&set, pass.create, &pass.failed_before, &cx).await?;
     Ok(pass.requeue_at(now).map(|at| cx.clock.timer(at)))
 }
 
-/// Whose results a set gets: its fleet's, or its own where it has none.
+/// Returns the mode of a set: that of its fleet, or its own where it has none.
 fn mode(set: &GameServerSet, caches: &Caches) -> Mode {
     let fleet = set.metadata.labels.as_ref().and_then(|labels| labels.get(FLEET_LABEL));
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
@@ -91,7 +96,7 @@ fn mode(set: &GameServerSet, caches: &Caches) -> Mode {
     fleet.map_or_else(|| set.mode(), |fleet| fleet.mode())
 }
 
-/// Names the set that controls a game server.
+/// Returns the key of the set that controls a game server.
 fn set_of(server: &CachedGameServer) -> Option<Key> {
     let meta = &server.object.metadata;
     let owners = meta.owner_references.iter().flatten();
@@ -100,7 +105,7 @@ fn set_of(server: &CachedGameServer) -> Option<Key> {
     Some(Key::new(meta.namespace.as_deref().unwrap_or_default(), name))
 }
 
-/// Whether a change of a game server can change what its set does.
+/// Returns whether a change of a game server can change the size of its set.
 fn changes_size(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
     let counted = |server: &GameServer| {
         let state = server.state;

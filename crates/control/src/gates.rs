@@ -1,12 +1,11 @@
-//! What `FEATURE_GATES` says: which of Agones' features someone wants on or off.
+//! Agones' feature gates, as `FEATURE_GATES` sets them.
 //!
-//! All features are on here. The variable is read so that nobody is left to believe otherwise: a gate that does not exist is an error, and
-//! one that was turned off is said.
+//! All features are always on. The variable is still read, so that an unknown gate is an error and a gate that is turned off is logged.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Agones' feature gates, and whether each can be told from being off: some stand for things that have no effect here.
+/// The names of Agones' feature gates.
 const KNOWN: [&str; 15] = [
     "AutopilotPassthroughPort",
     "CountsAndLists",
@@ -25,10 +24,10 @@ const KNOWN: [&str; 15] = [
     "WasmAutoscaler",
 ];
 
-/// What someone said about feature gates. `Display` gives the form that is passed on to SDK servers.
+/// Feature gates as they were set. `Display` formats them for SDK servers, all on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    said: BTreeMap<&'static str, bool>,
+    set: BTreeMap<&'static str, bool>,
 }
 
 /// Why `FEATURE_GATES` cannot be read.
@@ -53,7 +52,7 @@ pub enum GateError {
 impl FeatureGates {
     /// Reads the form of a URL's query: `A=true&B=false`.
     pub fn parse(text: &str) -> Result<Self, GateError> {
-        let mut said = BTreeMap::new();
+        let mut set = BTreeMap::new();
         for part in text.split('&').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let known = KNOWN.iter().find(|known| **known == name);
@@ -66,23 +65,20 @@ impl FeatureGates {
                     return Err(GateError::NotABool { name, value });
                 }
             };
-            said.insert(*known, is_on);
+            set.insert(*known, is_on);
         }
-        Ok(Self { said })
+        Ok(Self { set })
     }
 
-    /// Names the gates that someone turned off, though all features are on.
+    /// Returns the gates that were turned off, though all features are on.
     pub fn off(&self) -> impl Iterator<Item = &'static str> {
-        self.said.iter().filter(|(_, is_on)| !**is_on).map(|(name, _)| *name)
+        self.set.iter().filter(|(_, is_on)| !**is_on).map(|(name, _)| *name)
     }
 
-    /// Says which gates were turned off in vain.
+    /// Logs the gates that were turned off, which has no effect.
     pub fn warn(&self) {
         for gate in self.off() {
-            tracing::warn!(
-                gate,
-                "FEATURE_GATES turns a feature off that is always on; nothing changes"
-            );
+            tracing::warn!(gate, "FEATURE_GATES turns off a feature that is always on; ignored");
         }
     }
 }
@@ -118,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn sdk_servers_are_told_that_everything_is_on() {
+    fn sdk_servers_get_all_features_on() {
         let gates = FeatureGates::parse("CountsAndLists=false").unwrap();
-        let told = FeatureGates::parse(&gates.to_string()).unwrap();
-        assert_eq!((told.off().count(), told.said.len()), (0, KNOWN.len()));
+        let parsed = FeatureGates::parse(&gates.to_string()).unwrap();
+        assert_eq!((parsed.off().count(), parsed.set.len()), (0, KNOWN.len()));
     }
 }

@@ -27,7 +27,7 @@ impl NodeIndex {
         let nodes = caches.nodes.subscribe(move |old, new| {
             if let (Some(old), None) = (old, new) {
                 let name = old.metadata.name.as_deref().unwrap_or_default();
-                occupancy.lock().unwrap_or_else(PoisonError::into_inner).forget(name);
+                occupancy.lock().unwrap_or_else(PoisonError::into_inner).remove_node(name);
             }
         });
         let by_node = Arc::clone(&index.pods);

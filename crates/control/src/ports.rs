@@ -38,13 +38,13 @@ impl HostPorts {
 
     /// Releases the ports of a server that are taken wherever it could run, so that it gets others next. `Err` is the moment
     /// from which that may be done again.
-    pub(crate) fn pick_again(
+    pub(crate) fn reassign(
         &mut self,
         server: &GameServer,
         pod: &CachedPod,
         now: Timestamp,
     ) -> Result<(), Timestamp> {
-        self.0.pick_again(&port_owner(server, Some(pod)), now)
+        self.0.reassign(&port_owner(server, Some(pod)), now)
     }
 
     /// Avoids the ports of a server for a while: something else has them.
@@ -63,9 +63,9 @@ impl HostPorts {
         self.0.assign(&port_owner(server, pod))
     }
 
-    /// Notes the ports that a server turned out to have.
+    /// Records the ports that a server turned out to have.
     pub(crate) fn take_over(&mut self, server: &GameServer, pod: &CachedPod) {
-        self.0.take_over(&port_owner(server, Some(pod)));
+        self.0.record(&port_owner(server, Some(pod)));
     }
 
     /// Releases the ports of a server.

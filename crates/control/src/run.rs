@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
-use cluster::{CachedKind, Caches, EventRecorder, Subscription};
+use cluster::{CachedKind, Caches, DecisionRecorder, EventRecorder, Subscription};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -12,7 +12,10 @@ use kube::Client;
 
 use crate::context::Context;
 use crate::settings::Settings;
-use crate::{fleet, fleet_autoscaler, gameserver, gameserverset};
+use crate::{
+    autoscale_policy, fleet, fleet_autoscaler, gameserver, gameserverset, nodes, scaling_policy,
+    workload,
+};
 
 /// A controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +28,39 @@ pub enum Part {
     Fleet,
     /// Fleet autoscalers.
     FleetAutoscaler,
+    /// Scaling policies.
+    ScalingPolicy,
+    /// Policies of services.
+    AutoScalePolicy,
+    /// Node autoscalers.
+    Nodes,
+    /// Deployments, ReplicaSets, Jobs and DaemonSets. Only for the embedded engine: a cluster has its own controller manager.
+    Workload,
 }
 
 impl Part {
-    /// Every controller.
-    pub const ALL: [Self; 4] =
-        [Self::GameServer, Self::GameServerSet, Self::Fleet, Self::FleetAutoscaler];
+    /// Every controller of Plimsoll's own kinds.
+    pub const ALL: [Self; 7] = [
+        Self::GameServer,
+        Self::GameServerSet,
+        Self::Fleet,
+        Self::FleetAutoscaler,
+        Self::ScalingPolicy,
+        Self::AutoScalePolicy,
+        Self::Nodes,
+    ];
+
+    /// Every controller, for the embedded engine.
+    pub const EMBEDDED: [Self; 8] = [
+        Self::GameServer,
+        Self::GameServerSet,
+        Self::Fleet,
+        Self::FleetAutoscaler,
+        Self::ScalingPolicy,
+        Self::AutoScalePolicy,
+        Self::Nodes,
+        Self::Workload,
+    ];
 
     /// Returns the name of the kind that it controls.
     fn name(self) -> &'static str {
@@ -39,17 +69,25 @@ impl Part {
             Self::GameServerSet => "GameServerSet",
             Self::Fleet => "Fleet",
             Self::FleetAutoscaler => "FleetAutoscaler",
+            Self::Workload => "Workload",
+            Self::ScalingPolicy => "ScalingPolicy",
+            Self::AutoScalePolicy => "AutoScalePolicy",
+            Self::Nodes => "NodeAutoscaler",
         }
     }
 
-    /// Has its objects reconciled when something changes, until the subscriptions are dropped.
+    /// Enqueues objects when something changes, until the subscriptions are dropped.
     fn watch(self, cx: &Arc<Context>) -> Vec<Subscription> {
         match self {
             Self::GameServer => gameserver::watch(cx),
             Self::GameServerSet => gameserverset::watch(cx),
             Self::Fleet => fleet::watch(cx),
-            // It subscribes when it runs.
-            Self::FleetAutoscaler => Vec::new(),
+            // They subscribe when they run.
+            Self::FleetAutoscaler
+            | Self::ScalingPolicy
+            | Self::AutoScalePolicy
+            | Self::Nodes
+            | Self::Workload => Vec::new(),
         }
     }
 
@@ -59,17 +97,40 @@ impl Part {
             Self::GameServerSet => gameserverset::run(cx).boxed(),
             Self::Fleet => fleet::run(cx).boxed(),
             Self::FleetAutoscaler => fleet_autoscaler::run(cx).boxed(),
+            Self::Workload => workload::run(cx).boxed(),
+            Self::ScalingPolicy => scaling_policy::run(cx).boxed(),
+            Self::AutoScalePolicy => autoscale_policy::run(cx).boxed(),
+            Self::Nodes => nodes::run(cx).boxed(),
         }
     }
 }
 
 /// Returns the kinds that controllers need in the caches.
 pub fn required_kinds(parts: &[Part]) -> BTreeSet<CachedKind> {
+    let mut kinds = shared_kinds(parts);
+    if parts.contains(&Part::ScalingPolicy) {
+        kinds.extend(scaling_policy::KINDS);
+    }
+    if parts.contains(&Part::AutoScalePolicy) {
+        kinds.extend(autoscale_policy::KINDS);
+    }
+    if parts.contains(&Part::Nodes) {
+        kinds.insert(CachedKind::NodeScaling);
+    }
+    kinds
+}
+
+/// Returns the kinds that have to be synced before any controller starts. Policies and node autoscalers wait for their own: game servers do
+/// not need them.
+fn shared_kinds(parts: &[Part]) -> BTreeSet<CachedKind> {
     use CachedKind::{Fleet, FleetAutoscaler, GameServer, GameServerSet, Node, Pod};
     let shared = [Fleet, GameServerSet, GameServer, Pod, Node].into_iter();
-    let shared = shared.filter(|_| !parts.is_empty());
+    // The controllers of nodes and workloads have others.
+    let has_own = |part: &Part| matches!(part, Part::Nodes | Part::Workload);
+    let shared = shared.filter(|_| !parts.iter().all(has_own));
     let own = parts.contains(&Part::FleetAutoscaler).then_some(FleetAutoscaler);
-    shared.chain(own).collect()
+    let nodes = parts.contains(&Part::Workload).then_some(Node);
+    shared.chain(own).chain(nodes).collect()
 }
 
 /// Runs controllers until `stop` is ready, on caches that follow the kinds they require. With a lease they run while it is ours, and what is
@@ -103,14 +164,19 @@ pub async fn run(
 /// Runs the controllers for one leadership term, on top of the caches. They may be a moment behind the API server, as they always are: every
 /// write names the version that it was decided on.
 async fn lead(client: Client, caches: Arc<Caches>, settings: Settings, parts: &[Part]) {
-    caches.synced(&required_kinds(parts)).await;
+    caches.synced(&shared_kinds(parts)).await;
     let (events, mut sending) = EventRecorder::new(client.clone(), settings.clock.clone());
-    let (cx, mut subscriptions) = Context::new(client, caches, settings, events);
+    let (clock, journal) = (settings.clock.clone(), settings.decisions.clone());
+    let (decisions, recording) = DecisionRecorder::new(client.clone(), clock, journal);
+    // It is restarted independently: decisions are made whether they are recorded or not.
+    let _recording = settings.supervisor.spawn("decision recorder", recording);
+    let (cx, mut subscriptions) = Context::new(client, caches, settings, events, decisions);
     subscriptions.extend(parts.iter().flat_map(|part| part.watch(&cx)));
     let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
     tracing::info!(controllers = %names.join(", "), "controllers are active");
     let controllers = parts.iter().map(|part| (part.name(), part.run(Arc::clone(&cx))));
-    let events = [("events", spawned(sending()).boxed())];
+    let statuses = Arc::clone(&cx.sources).write_statuses().boxed();
+    let events = [("events", spawned(sending()).boxed()), ("statuses of sources", statuses)];
     let (task, cause) = first_ended(controllers.chain(events)).await;
     tracing::error!(task, cause, "a part of the controllers ended unexpectedly; all of them stop");
 }
@@ -153,11 +219,11 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_panics_ends_all_and_its_cause_is_known() {
-        let panics = async { panic!("no luck") };
+        let panics = async { panic!("boom") };
         let tasks = [
             ("watches", spawned(panics).boxed()),
             ("events", spawned(std::future::pending()).boxed()),
         ];
-        assert_eq!(first_ended(tasks).await, ("watches", "it panicked: no luck".to_owned()));
+        assert_eq!(first_ended(tasks).await, ("watches", "it panicked: boom".to_owned()));
     }
 }

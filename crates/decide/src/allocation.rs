@@ -1,4 +1,4 @@
-//! Which game server a request gets, and what the request does to it.
+//! Selects a game server for an allocation request and applies the request to it.
 
 mod apply;
 mod clusters;

@@ -1,10 +1,11 @@
-//! How many units should a target have, by the numbers that were measured about it?
+//! Sizes a target by metrics.
 //!
-//! Each check looks at one series of numbers and votes; each rule too. Votes are settled within groups and then among
-//! them, always for the larger capacity in doubt. What comes after may only hold the answer back.
+//! Each check evaluates one metric series and votes, and so does each rule. Votes are resolved within groups and then among
+//! groups, in favour of the larger capacity. Later steps may only hold the result back.
 
 mod behavior;
 mod cooldown;
+mod history;
 mod limits;
 mod reason;
 mod resolve;
@@ -16,123 +17,138 @@ mod vote;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rules::Rule;
-pub use behavior::{Behavior, Change, Direction as Scaling, Past, Select, Step};
+pub use behavior::{Behavior, Change, Direction as Scaling, PastDecision, Select, Step};
 pub use cooldown::{Cooldown, LastAction};
+pub use history::{PendingAction, just_after, pending_action, remember};
 pub use limits::Limits;
-pub use reason::{Outcome, Why};
+pub use reason::{Outcome, VoteReason};
 pub use schedule::{Ends, Schedule};
 pub use series::{Reading, Series, Window};
 pub use strategy::Strategy;
 pub use vote::{Ballot, Direction, Vote, Voter};
 
-/// What a user asks for about one target.
+/// The scaling policy of one target.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Whether anything is decided at all.
+    /// Whether the policy is enabled.
     pub enabled: bool,
-    /// The sizes that are allowed.
+    /// The allowed sizes.
     pub limits: Limits,
-    /// When decisions are made; absent: always.
+    /// When the policy is active; `None`: always.
     pub schedule: Option<Schedule>,
-    /// How long nothing moves after an action.
+    /// How long to wait after an action.
     pub cooldown: Cooldown,
     /// The checks, in the order of the policy.
     pub checks: Vec<Check>,
     /// The rules, in the order of the policy.
     pub rules: Vec<Rule>,
-    /// What a rule that fails or has no data means.
+    /// How a rule that fails or has no data is treated.
     pub on_rule_error: OnError,
-    /// Stabilisation and rate limits; absent: none.
+    /// Stabilization and rate limits; `None`: none.
     pub behavior: Option<Behavior>,
 }
 
-/// One question to one series.
+/// A strategy applied to one metric series.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Checks of one group settle among themselves first; empty: no group.
+    /// Checks of one group are resolved among themselves first; empty: no group.
     pub group: String,
-    /// Which part of the series is looked at.
+    /// The evaluated part of the series.
     pub window: Window,
-    /// When the check takes part; absent: always.
+    /// When the check is active; `None`: always.
     pub schedule: Option<Schedule>,
-    /// What it means when the series cannot be had, or is empty.
+    /// How an unavailable or empty series is treated.
     pub on_error: OnError,
-    /// What the numbers mean for the size.
+    /// How the values determine the size.
     pub strategy: Strategy,
 }
 
-/// What it means when a check fails or has no data.
+/// How a check that fails or has no data is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// It is a vote for the present size: others may still scale out, never in.
+    /// It votes for the current size: other checks may still scale out, but not in.
     #[default]
     Hold,
-    /// As if the check were not there.
+    /// It is ignored.
     Ignore,
-    /// The whole evaluation keeps the present size.
+    /// The whole evaluation holds the current size.
     Fail,
 }
 
-/// What was seen of a target.
+/// The observed state of a target.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// The size it has been asked to have.
+pub struct TargetObservation<'a> {
+    /// Its current desired size.
     pub count: i64,
-    /// What the source of each check answered, in the order of the checks.
+    /// The metric reading of each check, in the order of the checks.
     pub checks: &'a [Reading<'a>],
-    /// The same for each rule.
+    /// The metric reading of each rule.
     pub rules: &'a [Reading<'a>],
-    /// The newest action on the target.
+    /// The most recent action on the target.
     pub last_action: Option<LastAction>,
     /// The size that it was created with.
     pub original_count: Option<i64>,
-    /// Earlier decisions, oldest first.
-    pub history: &'a [Past],
+    /// Past decisions, oldest first.
+    pub history: &'a [PastDecision],
+    /// The other autoscaler that sizes the target, if any.
+    pub shared_with: Option<&'a str>,
 }
 
-/// What to do about a target, and why.
+/// A decision about a target's size, with its reasons.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// The present size.
+pub struct ScalingDecision {
+    /// The current size.
     pub from: i64,
-    /// The size it should have.
+    /// The new size.
     pub to: i64,
-    /// Whether something kept the answer from what was wanted.
+    /// The size that the votes resolved to, before stabilization, rate limits and cooldown.
+    pub wanted: i64,
+    /// Whether a limit changed the desired size.
     pub limited: bool,
-    /// Why, step by step.
+    /// The reasons, step by step.
     pub reasons: Vec<Outcome>,
-    /// One for each check and then for each rule.
+    /// One vote for each check and then for each rule.
     pub votes: Vec<Vote>,
 }
 
 /// Decides the size of one target.
-pub fn decide(policy: &Policy, seen: &Seen<'_>, now: Timestamp) -> Decision {
-    let keep = |outcome| Decision::new(seen.count, seen.count, vec![outcome]);
+pub fn decide(
+    policy: &Policy,
+    observed: &TargetObservation<'_>,
+    now: Timestamp,
+) -> ScalingDecision {
+    let keep = |outcome| ScalingDecision::new(observed.count, observed.count, vec![outcome]);
     if !policy.enabled {
         return keep(Outcome::Disabled);
     }
     if policy.schedule.as_ref().is_some_and(|s| !s.is_active(now)) {
         return keep(Outcome::OutsideSchedule);
     }
-    if let Some(nearest) = policy.limits.nearest(seen.count) {
-        let outcome = Outcome::OutsideLimits { count: seen.count, nearest };
-        return Decision { limited: true, ..Decision::new(seen.count, nearest, vec![outcome]) };
+    if let Some(with) = observed.shared_with {
+        return keep(Outcome::TargetShared { with: with.to_owned() });
     }
-    let votes = vote::all(policy, seen, now);
-    let mut decision = resolve::settle(&votes, policy, seen.count);
+    if let Some(nearest) = policy.limits.nearest(observed.count) {
+        let outcome = Outcome::OutsideLimits { count: observed.count, nearest };
+        return ScalingDecision {
+            limited: true,
+            ..ScalingDecision::new(observed.count, nearest, vec![outcome])
+        };
+    }
+    let votes = vote::all(policy, observed, now);
+    let mut decision = resolve::resolve(&votes, policy, observed.count);
     if let Some(behavior) = &policy.behavior {
-        decision = behavior::hold(decision, behavior, seen.history, now);
+        decision = behavior::hold(decision, behavior, observed.history, now);
     }
-    decision = cooldown::hold(decision, &policy.cooldown, seen.last_action, now);
-    Decision { votes, ..decision }
+    decision = cooldown::hold(decision, &policy.cooldown, observed.last_action, now);
+    ScalingDecision { votes, ..decision }
 }
 
-impl Decision {
+impl ScalingDecision {
     fn new(from: i64, to: i64, reasons: Vec<Outcome>) -> Self {
-        Self { from, to, limited: false, reasons, votes: Vec::new() }
+        Self { from, to, wanted: to, limited: false, reasons, votes: Vec::new() }
     }
 
-    /// Moves the answer to `to`, which is not what was wanted, because of `outcome`.
+    /// Changes the result to `to` because of `outcome`.
     fn held(mut self, to: i64, outcome: Outcome) -> Self {
         self.to = to;
         self.limited = true;
@@ -141,12 +157,12 @@ impl Decision {
     }
 }
 
-/// Gives the moment so long before `at`, or the earliest there is.
+/// Returns the time `span` before `at`, saturating.
 fn before(at: Timestamp, span: SignedDuration) -> Timestamp {
     at.checked_sub(span).unwrap_or(Timestamp::MIN)
 }
 
-/// Gives the moment so long after `at`, or the latest there is.
+/// Returns the time `span` after `at`, saturating.
 fn after(at: Timestamp, span: SignedDuration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)
 }

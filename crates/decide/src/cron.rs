@@ -1,8 +1,7 @@
-//! When does a cron expression occur next, and when did it last?
+//! Cron expressions.
 //!
-//! Two dialects, since Agones and Nomad Autoscaler read the same five fields differently. Times are those of a clock on
-//! a wall in some time zone: one that the clock skips in spring does not occur that day, one that it shows twice in
-//! autumn occurs twice.
+//! There are two dialects, since Agones and Nomad Autoscaler interpret the same five fields differently. Times are local times
+//! in some time zone: one that is skipped in spring does not occur that day, one that is repeated in autumn occurs twice.
 
 mod days;
 mod fields;
@@ -13,16 +12,16 @@ use jiff::{SignedDuration, Timestamp};
 
 use days::Days;
 
-/// Whose reading of an expression holds.
+/// The interpretation of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Five fields or a word such as `@daily` or `@every 1h30m`; Sunday is 0 alone.
+    /// Five fields or a word such as `@daily` or `@every 1h30m`; Sunday is only 0.
     Agones,
     /// Exactly five fields; Sunday is 0 or 7, and `L`, `W` and `#` pick days.
     Nomad,
 }
 
-/// An expression that has been read.
+/// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     times: Times,
@@ -31,12 +30,12 @@ pub struct Cron {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Times {
-    /// So long after the moment that is asked about, whatever that is.
+    /// A fixed duration after any given time.
     Every(SignedDuration),
     Calendar(Calendar),
 }
 
-/// Sets of numbers as bits: bit 5 of `hours` stands for five o'clock.
+/// Sets of numbers as bits: bit 5 of `hours` is five o'clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Calendar {
     minutes: u64,
@@ -46,7 +45,7 @@ struct Calendar {
 }
 
 impl Cron {
-    /// Reads an expression; the error says what is wrong with it.
+    /// Parses an expression.
     pub fn parse(text: &str, dialect: Dialect) -> Result<Self, String> {
         let times = match dialect {
             Dialect::Agones => fields::agones(text),
@@ -55,8 +54,8 @@ impl Cron {
         times.map(|times| Self { times, dialect }).map_err(|err| format!("`{text}`: {err}"))
     }
 
-    /// Finds the first occurrence after `at`; `None` when there is none within the dialect's horizon: five years after
-    /// this one for Agones, the year 2099 for Nomad.
+    /// Returns the first occurrence after `at`; `None` when there is none within the dialect's horizon: five years for Agones,
+    /// the year 2099 for Nomad.
     pub fn next_after(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let calendar = match &self.times {
             Times::Every(pause) => return whole_seconds(at)?.checked_add(*pause).ok(),
@@ -84,8 +83,8 @@ impl Cron {
         None
     }
 
-    /// Finds the last occurrence that is not after `at`, looking back 32 years as Nomad Autoscaler does. `@every` has
-    /// none: it counts from whoever asks.
+    /// Returns the last occurrence that is not after `at`, up to 32 years back as in Nomad Autoscaler. `@every` has none: it is
+    /// relative to the given time.
     pub fn last_at_or_before(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let Times::Calendar(calendar) = &self.times else { return None };
         let mut date = zone.to_datetime(at).date();
@@ -111,7 +110,7 @@ impl Calendar {
         self.months & (1 << date.month()) != 0
     }
 
-    /// Finds the first occurrence on `date` that is after `at`, whose time on that date is `from`.
+    /// Returns the first occurrence on `date` that is after `at`, whose time on that date is `from`.
     fn first_on(
         &self,
         date: Date,
@@ -120,7 +119,7 @@ impl Calendar {
         zone: &TimeZone,
     ) -> Option<Timestamp> {
         if is_near_a_change(date, zone) {
-            // On such a day the clock's order is not the order of time.
+            // On such a day local times are not in chronological order.
             let all = self.clock(0).flat_map(|time| moments(date, time, zone));
             return all.filter(|moment| *moment > at).min();
         }
@@ -139,19 +138,19 @@ impl Calendar {
         clock.flat_map(|time| moments(date, time, zone)).find(|moment| *moment <= at)
     }
 
-    /// Gives the hours and minutes of the day in the clock's order, from the hour `from` on.
+    /// Returns the hours and minutes of a day in the order of local time, from the hour `from` on.
     fn clock(&self, from: i8) -> impl Iterator<Item = (i8, i8)> {
         let hours = bits(self.hours).filter(move |hour| *hour >= from);
         hours.flat_map(|hour| bits(self.minutes).map(move |minute| (hour, minute)))
     }
 }
 
-/// Gives the numbers of the bits that are set, smallest first.
+/// Returns the indices of the set bits, smallest first.
 fn bits(set: u64) -> impl DoubleEndedIterator<Item = i8> + Clone {
     (0..64_i8).filter(move |bit| set & (1 << bit) != 0)
 }
 
-/// Gives the moments at which the clock shows a time: none in a gap, two where it is set back.
+/// Returns the times at which a clock shows a local time: none in a gap, two in a fold.
 fn moments(date: Date, (hour, minute): (i8, i8), zone: &TimeZone) -> Vec<Timestamp> {
     let shown = date.at(hour, minute, 0, 0);
     let offsets = match zone.to_ambiguous_timestamp(shown).offset() {
@@ -162,7 +161,7 @@ fn moments(date: Date, (hour, minute): (i8, i8), zone: &TimeZone) -> Vec<Timesta
     offsets.into_iter().filter_map(|offset| offset.to_timestamp(shown).ok()).collect()
 }
 
-/// Tells whether the clock may be set around this date.
+/// Returns whether the UTC offset may change around this date.
 fn is_near_a_change(date: Date, zone: &TimeZone) -> bool {
     if zone.to_fixed_offset().is_ok() {
         return false;
@@ -176,7 +175,7 @@ fn is_near_a_change(date: Date, zone: &TimeZone) -> bool {
     before != after
 }
 
-/// Cuts a moment down to whole seconds.
+/// Truncates a time to whole seconds.
 fn whole_seconds(at: Timestamp) -> Option<Timestamp> {
     Timestamp::from_second(at.as_nanosecond().div_euclid(1_000_000_000).try_into().ok()?).ok()
 }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn agones_words_stand_for_schedules() {
+    fn agones_shortcuts_are_schedules() {
         for (cron, wanted) in [
             ("@yearly", "2027-01-01T00:00:00Z"),
             ("@annually", "2027-01-01T00:00:00Z"),
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_occurs_has_no_next() {
+    fn an_expression_that_never_matches_has_no_next_occurrence() {
         for dialect in [Dialect::Agones, Dialect::Nomad] {
             assert_eq!(next("0 0 31 2 *", dialect, "UTC", "2026-01-01T00:00:00Z"), None);
         }

@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<SignedDuration, String> {
     i64::try_from(nanos).map(SignedDuration::from_nanos).map_err(|_| wrong())
 }
 
-/// Takes one `1.5h` off the front; what is left comes back too.
+/// Parses one component such as `1.5h`, and returns the remaining text too.
 fn take_term(text: &str) -> Option<(i128, &str)> {
     let digits = |t: &str| t.bytes().take_while(u8::is_ascii_digit).count();
     let whole_len = digits(text);
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(nanos: i64) {
+        fn printed_durations_parse_to_the_same_value(nanos: i64) {
             prop_assume!(nanos != i64::MIN);
             let duration = SignedDuration::from_nanos(nanos);
             prop_assert_eq!(parse(&format(duration)).unwrap(), duration);

@@ -1,17 +1,17 @@
-//! What a game server looks like to every decision about fleets, sets and allocations.
+//! Game servers as all decisions about fleets, sets and allocations see them.
 //!
-//! A view is cheap to keep by the hundred thousand: names are shared, and an absent map costs nothing.
+//! Cheap to keep by the hundred thousand: names are shared, and an empty map allocates nothing.
 
 pub mod counter;
 mod lifecycle;
 pub mod list;
+mod need;
 mod occupancy;
 pub mod players;
 pub mod ports;
 mod priority;
 pub mod sdk;
 mod state;
-mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use jiff::Timestamp;
 pub use counter::Counter;
 pub use lifecycle::Event;
 pub use list::List;
+pub use need::{GameServerObservation, Need, Pod, PodHealth, PodPlacement, next};
 pub use occupancy::{NodeLoad, Occupancy};
 pub use priority::{First, Measure, Missing, Priority, Rank, Source};
 pub use state::State;
-pub use turn::{Need, Place, Pod, PodHealth, Seen, next};
 
 /// Labels or annotations.
-pub type Texts = BTreeMap<Arc<str>, Arc<str>>;
+pub type StringMap = BTreeMap<Arc<str>, Arc<str>>;
 
-/// One game server, as last seen.
+/// One game server, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GameServer {
-    /// The namespace it lives in.
+    /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name, unique in the namespace.
     pub name: Arc<str>,
     /// `status.state`.
     pub state: State,
-    /// `status.nodeName`; empty until it is scheduled, and the empty name is a node like any other.
+    /// `status.nodeName`; empty until it is scheduled. The empty name is treated like any other.
     pub node: Arc<str>,
     /// `metadata.labels`.
-    pub labels: Texts,
+    pub labels: StringMap,
     /// `metadata.annotations`.
-    pub annotations: Texts,
+    pub annotations: StringMap,
     /// `status.counters`.
     pub counters: BTreeMap<Arc<str>, Counter>,
     /// `status.lists`.
@@ -51,42 +51,42 @@ pub struct GameServer {
     /// `metadata.creationTimestamp`; the epoch when it has none.
     pub created_at: Timestamp,
     /// Whether `metadata.deletionTimestamp` is set.
-    pub has_deletion_mark: bool,
-    /// The annotation `agones.dev/errored-at`, when it is there and is a moment.
+    pub has_deletion_timestamp: bool,
+    /// The annotation `agones.dev/errored-at`, if it is a valid time.
     pub errored_at: Option<Timestamp>,
-    /// The annotation `plimsoll.dev/failed-before`: how many in a row failed soon after they were made, before this one took their place.
+    /// The annotation `plimsoll.dev/failed-before`: how many servers failed early in a row before this one replaced them.
     pub failed_before: u32,
-    /// Whether it has the annotation `plimsoll.dev/leaving`: its pod is going, and no more players are sent to it.
+    /// Whether it has the annotation `plimsoll.dev/leaving`: its pod is terminating, and it gets no more players.
     pub is_leaving: bool,
 }
 
 impl GameServer {
-    /// Makes a server in `state` with nothing else known about it.
+    /// Creates a server in `state` with defaults for everything else.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>, state: State) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
             state,
             node: Arc::from(""),
-            labels: Texts::new(),
-            annotations: Texts::new(),
+            labels: StringMap::new(),
+            annotations: StringMap::new(),
             counters: BTreeMap::new(),
             lists: BTreeMap::new(),
             created_at: Timestamp::UNIX_EPOCH,
-            has_deletion_mark: false,
+            has_deletion_timestamp: false,
             errored_at: None,
             failed_before: 0,
             is_leaving: false,
         }
     }
 
-    /// Whether it is on its way out: marked for deletion, or told to shut down.
+    /// Returns whether it is terminating: marked for deletion, or in state Shutdown.
     pub fn is_being_deleted(&self) -> bool {
-        self.has_deletion_mark || self.state == State::Shutdown
+        self.has_deletion_timestamp || self.state == State::Shutdown
     }
 
-    /// Whether scaling down may name it: players may be on an Allocated or Reserved one, until someone deletes it by hand.
+    /// Returns whether scale-down may delete it: an Allocated or Reserved one is kept, unless it is being deleted already.
     pub fn is_deletable(&self) -> bool {
-        self.has_deletion_mark || !self.state.is_in_use()
+        self.has_deletion_timestamp || !self.state.is_in_use()
     }
 }

@@ -1,13 +1,14 @@
-//! How many nodes there should be, and which: adding them for pods that wait, removing those nobody needs.
+//! Node autoscaling: adds nodes for pending pods and removes unneeded ones.
 //!
-//! A [`Cluster`] is what was seen, in plain types. A [`Snapshot`] is the same in a compact form that answers "would
-//! this pod fit there?" at once, and takes what-ifs back cheaply. [`Settings`] and [`Status`] are the user's wishes and
-//! what earlier looks found.
+//! A [`Cluster`] is the observed state, in plain types. A [`Snapshot`] is the same in a compact form that answers quickly whether
+//! a pod fits on a node, and reverts simulated changes cheaply. [`Settings`] are the user's configuration, [`Status`] is the
+//! state carried over from earlier evaluations.
 
 mod balance;
 mod budgets;
 mod cluster;
 mod drain;
+mod evaluation;
 mod expander;
 mod group;
 mod health;
@@ -26,13 +27,13 @@ mod snapshot;
 mod taint;
 mod templates;
 mod timers;
-mod turn;
 mod utilization;
 
 pub use cluster::{Budget, Cluster, DaemonSet, Node, Workload};
 pub use drain::Blocking;
+pub use evaluation::Evaluation;
 pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
-pub use health::{Readiness, Standing, readiness};
+pub use health::{GroupState, Readiness, readiness};
 pub use labels::Labels;
 pub use packing::{Bound, Force};
 pub use pod::{
@@ -41,21 +42,22 @@ pub use pod::{
 };
 pub use refusal::Refusal;
 pub use resources::Resources;
-pub use scale_down::{Keep, Removal, ScaleDown};
-pub use scale_up::{Place, Resize, ScaleUp, Unschedulable, Why};
+pub use scale_down::{DrainPlan, Removal, ScaleDown, UnremovableReason};
+pub use scale_up::{GroupRefusal, Placement, Resize, ScaleUp, Unschedulable};
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
 };
 pub use snapshot::{Mark, NodeId, PodId, Snapshot};
 pub use taint::{Effect, Taint, Toleration};
-pub use turn::Turn;
 
-/// The label that says which group a node belongs to.
+/// The label with the name of a node's group.
 pub const GROUP_LABEL: &str = "plimsoll.dev/node-group";
-/// The label that holds a node's own name.
+/// The label with a node's host name.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// The taint of a node that is being removed.
 pub const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
-/// The resources that make a node one with a GPU.
+/// The taint of a node that is unneeded.
+pub const DELETION_CANDIDATE_TAINT: &str = "DeletionCandidateOfClusterAutoscaler";
+/// The resources of a node with GPUs.
 pub const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"];

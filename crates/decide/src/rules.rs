@@ -1,30 +1,30 @@
-//! What does a rule such as `if cpu >= 60 for 10m then scale out by 1` say?
+//! Rules such as `if cpu >= 60 for 10m then scale out by 1`.
 //!
-//! Its condition has to hold at every point of the span, as alerts do, and the points have to cover the span.
+//! As with alerts, the condition has to hold at every point of the duration, and the points have to cover it.
 
 pub mod container;
 pub mod service;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::checks::{Ballot, Direction, Reading, Why};
+use crate::checks::{Ballot, Direction, Reading, VoteReason};
 
-/// A condition, and what follows from it.
+/// A condition and its action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What is measured.
+    /// The metric.
     pub metric: Metric,
-    /// How it is compared.
+    /// The comparison.
     pub operation: Operation,
-    /// With what.
+    /// The threshold.
     pub value: f64,
     /// How long the condition has to hold.
     pub span: SignedDuration,
-    /// What follows.
+    /// The action.
     pub action: Action,
 }
 
-/// What a rule can measure.
+/// The metric of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Percent of CPU.
@@ -35,14 +35,14 @@ pub enum Metric {
     Requests,
 }
 
-/// How a number is compared.
+/// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `<=`
     AtMost,
     /// `>=`
     AtLeast,
-    /// `=`, of whole numbers
+    /// `=`, of integers
     Equal,
     /// `<`
     Below,
@@ -51,7 +51,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Compares.
+    /// Evaluates the comparison.
     pub fn holds(self, number: f64, value: f64) -> bool {
         match self {
             Self::AtMost => number <= value,
@@ -63,53 +63,54 @@ impl Operation {
     }
 }
 
-/// What follows from a condition.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// So many more.
+    /// Adds units.
     ScaleOut(i64),
-    /// So many fewer.
+    /// Removes units.
     ScaleIn(i64),
-    /// The size that the target was created with.
+    /// Restores the size that the target was created with.
     Default,
 }
 
-/// Asks a rule. `Ok(None)`: it has no say yet, because the points do not cover its span.
+/// Evaluates a rule. `Ok(None)`: it does not vote yet, because the points do not cover its duration.
 pub(crate) fn vote(
     rule: &Rule,
     reading: Reading<'_>,
     count: i64,
     original: Option<i64>,
     now: Timestamp,
-) -> Result<Option<Ballot>, Why> {
+) -> Result<Option<Ballot>, VoteReason> {
     let series = match reading {
         Reading::Series(series) => series,
-        Reading::Missing => return Err(Why::NoData),
-        Reading::Failed(words) => return Err(Why::Failed { words: words.to_owned() }),
+        Reading::Missing => return Err(VoteReason::NoData),
+        Reading::Stale(newest_at) => return Err(VoteReason::Stale { newest_at }),
+        Reading::Failed(words) => return Err(VoteReason::Failed { words: words.to_owned() }),
     };
     let start = now.checked_sub(rule.span).unwrap_or(Timestamp::MIN);
     let step = series.step();
     let slack = |at: Timestamp, steps| {
         step.checked_mul(steps).and_then(|span| at.checked_add(span).ok()).unwrap_or(Timestamp::MAX)
     };
-    // A series that stopped says nothing of the time since.
+    // A series that stopped does not cover the time since.
     let newest = series.newest_at(now).filter(|newest| slack(*newest, 2) >= now);
     let values = series.between(start, now);
     if newest.is_none() || values.is_empty() {
-        return Err(Why::NoData);
+        return Err(VoteReason::NoData);
     }
     if series.first_at().is_none_or(|first| first > slack(start, 1)) {
         return Ok(None);
     }
     if !values.iter().all(|number| rule.operation.holds(*number, rule.value)) {
-        return Ok(Some(Ballot::none(Why::RuleDoesNotHold)));
+        return Ok(Some(Ballot::none(VoteReason::RuleDoesNotHold)));
     }
     let wanted = match rule.action {
         Action::ScaleOut(more) => count.saturating_add(more),
         Action::ScaleIn(fewer) => count.saturating_sub(fewer).max(0),
-        Action::Default => original.ok_or(Why::NoOriginalCount)?,
+        Action::Default => original.ok_or(VoteReason::NoOriginalCount)?,
     };
-    Ok(Some(Ballot::new(Direction::between(count, wanted), wanted, Why::RuleHolds)))
+    Ok(Some(Ballot::new(Direction::between(count, wanted), wanted, VoteReason::RuleHolds)))
 }
 
 #[cfg(test)]
@@ -131,7 +132,11 @@ mod tests {
         Rule { metric: Metric::Cpu, operation, value, span: minutes(span), action }
     }
 
-    fn ask(rule: &Rule, values: &[f64], original: Option<i64>) -> Result<(Direction, i64), String> {
+    fn outcome(
+        rule: &Rule,
+        values: &[f64],
+        original: Option<i64>,
+    ) -> Result<(Direction, i64), String> {
         let series = Series::even(values, minutes(1), now());
         match vote(rule, Reading::Series(&series), 5, original, now()) {
             Ok(Some(ballot)) if ballot.direction == None => Ok((None, 5)),
@@ -160,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_holds_at_every_point_of_a_full_span() {
+    fn the_condition_must_hold_at_every_point_of_the_duration() {
         let out = rule(AtLeast, 85.0, 5, Action::ScaleOut(3));
         for (values, wanted) in [
             (&[90.0; 20][..], Ok((Up, 8))),
@@ -172,7 +177,7 @@ mod tests {
             (&[], Err("no data")),
         ] {
             assert_eq!(
-                ask(&out, values, Option::None),
+                outcome(&out, values, Option::None),
                 wanted.map_err(str::to_owned),
                 "{values:?}"
             );
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_goes_its_way() {
+    fn each_action_changes_the_size() {
         for (action, original, wanted) in [
             (Action::ScaleOut(1), Option::None, Ok((Up, 6))),
             (Action::ScaleIn(2), Option::None, Ok((Down, 3))),
@@ -188,9 +193,9 @@ mod tests {
             (Action::Default, Some(3), Ok((Down, 3))),
             (Action::Default, Some(9), Ok((Up, 9))),
             (Action::Default, Some(5), Ok((None, 5))),
-            (Action::Default, Option::None, Err("the original count is not known".to_owned())),
+            (Action::Default, Option::None, Err("the original count is unknown".to_owned())),
         ] {
-            assert_eq!(ask(&rule(Below, 50.0, 5, action), &[10.0; 9], original), wanted);
+            assert_eq!(outcome(&rule(Below, 50.0, 5, action), &[10.0; 9], original), wanted);
         }
     }
 
@@ -200,8 +205,11 @@ mod tests {
         let scale_in = rule(Below, 50.0, 10, Action::ScaleIn(1));
         assert_eq!(
             vote(&scale_in, Reading::Series(&series), 5, Option::None, now()),
-            Err(Why::NoData)
+            Err(VoteReason::NoData)
         );
-        assert_eq!(vote(&scale_in, Reading::Missing, 5, Option::None, now()), Err(Why::NoData));
+        assert_eq!(
+            vote(&scale_in, Reading::Missing, 5, Option::None, now()),
+            Err(VoteReason::NoData)
+        );
     }
 }

@@ -7,6 +7,7 @@
 //! # Ok(()) }
 //! ```
 
+mod metrics;
 mod node_proxy;
 mod run;
 

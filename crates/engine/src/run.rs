@@ -7,6 +7,7 @@ use apiserver::Handle;
 use kubelet::{Kubelet, Networking};
 use process::{Random, Supervised};
 
+use crate::metrics;
 use crate::node_proxy::InProcess;
 
 /// Why pods are not run.
@@ -16,7 +17,7 @@ pub enum RunError {
     /// The kubelet did not start.
     #[error(transparent)]
     Kubelet(#[from] kubelet::StartError),
-    /// The engine was stopped meanwhile.
+    /// The engine was stopped in the meantime.
     #[error("the engine was stopped before its kubelet was ready")]
     Stopped,
 }
@@ -47,7 +48,12 @@ pub(crate) async fn start(
         kubelet = kubelet::start(context, settings) => kubelet?,
         _ = stopping.wait_for(|stopping| *stopping) => return Err(RunError::Stopped),
     };
-    server.set_node_proxy(Some(Arc::new(InProcess { logs: kubelet.logs() })));
+    server.set_node_proxy(Some(Arc::new(InProcess {
+        logs: kubelet.logs(),
+        streaming: kubelet.streaming(),
+    })));
+    let metrics = metrics::delegate(server.client(), kubelet.metrics());
+    server.delegate(metrics::GROUP, metrics::VERSION, metrics);
     let stop = Arc::new(kubelet.stopper());
     let stops_with_engine = server.supervisor().spawn("stop of the kubelet", move || {
         let (mut stopping, stop) = (stopping.clone(), Arc::clone(&stop));

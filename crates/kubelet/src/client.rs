@@ -20,7 +20,7 @@ use crate::status::{Role, containers};
 /// The name under which the kubelet writes fields and reports events.
 pub(crate) const COMPONENT: &str = "kubelet";
 
-/// Writes about pods.
+/// Writes the status and events of pods.
 #[derive(Clone)]
 pub(crate) struct PodClient {
     pub(crate) client: Client,
@@ -36,7 +36,7 @@ impl PodClient {
     }
 }
 
-/// One pod, as its own task sees and writes it.
+/// Reads and writes one pod.
 #[derive(Clone)]
 pub(crate) struct PodHandle {
     client: PodClient,
@@ -53,13 +53,13 @@ impl PodHandle {
         Api::namespaced(self.client.client.clone(), &self.entry.key.namespace)
     }
 
-    /// Writes the status that `status` makes of the latest pod and of what was written last; `None`, or the same again: nothing
-    /// is sent. Returns when the API server has it, the pod is gone, or the kubelet stops.
+    /// Writes the status that `status` computes from the latest pod and the status that was written last; nothing is sent if
+    /// that is `None`, or unchanged. Returns when the API server has it, the pod no longer exists, or the kubelet stops.
     pub(crate) async fn write_status(
         &self,
         status: impl Fn(&Pod, Option<&Value>, Timestamp) -> Option<Value> + Sync,
     ) {
-        // Statuses stay in order.
+        // The lock keeps statuses in order.
         let mut written = self.entry.written.lock().await;
         let (status, last) = (&status, &*written);
         let mut sent = None;
@@ -89,21 +89,21 @@ impl PodHandle {
         let name = &self.entry.key.name;
         let request = pods.patch_subresource("status", name, &params, &Patch::Strategic(patch));
         let request = request.map_err(kube::Error::BuildRequest)?;
-        // The watch delivers the answer, too.
+        // The watch delivers the new version.
         match self.client.client.request::<IgnoredAny>(request).await {
             Ok(_) => Ok(Written::Done),
             Err(error) => self.unless_gone(error).await,
         }
     }
 
-    /// Reads the pod, if it still is this one.
+    /// Reads the pod, unless another one has its name by now.
     pub(crate) async fn refresh(&self) {
         if let Ok(Some(pod)) = self.api().get_opt(&self.entry.key.name).await {
             pod.decode().into_iter().for_each(|pod| self.keep(pod));
         }
     }
 
-    /// Deletes the pod now that nothing of it runs any more.
+    /// Deletes the object of a pod whose containers have all ended.
     pub(crate) async fn remove(&self) {
         let preconditions =
             Preconditions { uid: Some(self.entry.uid.to_string()), resource_version: None };
@@ -122,7 +122,7 @@ impl PodHandle {
         let _ = self.client.retry.until_written("delete a pod", &self.entry.key, attempt).await;
     }
 
-    /// Reads the pod after a refused write: it may be gone, or another one may have its name.
+    /// Reads the pod after a rejected write: it may no longer exist, or another one may have its name.
     async fn unless_gone(&self, error: kube::Error) -> kube::Result<Written> {
         match status_code(&error) {
             Some(404) => return Ok(Written::Gone),

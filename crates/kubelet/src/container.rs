@@ -3,6 +3,7 @@
 mod backoff;
 mod end;
 mod start;
+mod volumes;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,13 +12,16 @@ use cluster::EventType;
 use k8s_openapi::api::core::v1::Container;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::exec::Target;
 use crate::hooks;
 use crate::instance::{Handle, Instance};
 use crate::pod::PodRun;
 use crate::probe::Prober;
+use crate::running::{RunningContainer, RunningGuard};
 use crate::status::{ContainerState, Ended, Exit, Role, State};
+use crate::streams::Stdin;
 
 use end::StopReason;
 use start::NotStarted;
@@ -109,14 +113,18 @@ impl ContainerRunner {
         self.event(EventType::Normal, "Created", "Container created");
         self.event(EventType::Normal, "Started", "Container started");
         let from = clock.now();
-        let Instance { id, exit, handle } = instance;
+        let Instance { id, exit, handle, stdin } = instance;
         let target = Target {
             pod: Arc::clone(&self.pod),
             container: self.container.clone(),
             env,
             docker: handle.docker().cloned(),
         };
+        let uid = &self.pod.object.entry.uid;
+        let _measured = self.pod.machine.meter.register(uid, &self.container.name, &handle);
+        let running = self.running(&target, &handle, stdin);
         let exit = self.watch(id, exit, handle, target).await;
+        drop(running);
         self.set(|container| {
             let (id, exit, to) = (container.id.clone(), exit.clone(), clock.now());
             // An init container is ready when it has completed.
@@ -128,6 +136,23 @@ impl ContainerRunner {
             self.pod.publish();
         }
         Ok(exit)
+    }
+
+    /// Lets clients connect to the container until the returned guard is dropped.
+    fn running(&self, target: &Target, handle: &Handle, stdin: Option<Stdin>) -> RunningGuard {
+        let machine = &self.pod.machine;
+        let terminal = match &stdin {
+            Some(Stdin::Terminal(terminal)) => Some(terminal.clone()),
+            Some(Stdin::Pipe(_) | Stdin::Docker { .. } | Stdin::Shared { .. }) | None => None,
+        };
+        machine.running.insert(RunningContainer {
+            target: target.clone(),
+            is_program: matches!(handle, Handle::Program { .. }),
+            terminal,
+            stdin: stdin.map(|stdin| Arc::new(tokio::sync::Mutex::new(Some(Box::new(stdin))))),
+            log: machine.logs.find(&self.pod.object.entry.uid, &self.container.name, false),
+            ended: CancellationToken::new(),
+        })
     }
 
     /// Reports that the task of a run panicked; the container was killed with it.

@@ -1,7 +1,8 @@
-//! Reads container logs as the API server asks for them.
+//! Reads container logs, with the options of `pods/log`.
 
 use std::sync::Arc;
 
+use api::PodLogOptions;
 use bytes::Bytes;
 use cluster::Key;
 use futures::StreamExt as _;
@@ -17,25 +18,6 @@ use crate::status::containers;
 
 /// The output of a container, as it is or as it grows.
 pub type LogStream = BoxStream<'static, Bytes>;
-
-/// Which part of a log is read, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    /// Goes on until the container ends.
-    pub follow: bool,
-    /// Reads the run before the present one.
-    pub previous: bool,
-    /// Leaves out lines that are older.
-    pub since_seconds: Option<i64>,
-    /// Leaves out earlier lines.
-    pub since_time: Option<Timestamp>,
-    /// Puts its time before each line.
-    pub timestamps: bool,
-    /// Starts with this many of the lines that are there.
-    pub tail_lines: Option<usize>,
-    /// Ends after this many bytes.
-    pub limit_bytes: Option<usize>,
-}
 
 /// Why a log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +50,7 @@ impl ContainerLogs {
         namespace: &str,
         name: &str,
         container: &str,
-        options: &LogOptions,
+        options: &PodLogOptions,
     ) -> Result<LogStream, ContainerLogError> {
         let Some(pod) = self.pods.get(&Key::new(namespace, name)) else {
             return Err(ContainerLogError::NotFound(format!("pod {name:?} not found")));
@@ -79,10 +61,10 @@ impl ContainerLogs {
         }
     }
 
-    fn stream(&self, log: Arc<Log>, options: &LogOptions) -> LogStream {
+    fn stream(&self, log: Arc<Log>, options: &PodLogOptions) -> LogStream {
         let ago = options.since_seconds.map(SignedDuration::from_secs);
         let ago = ago.and_then(|ago| self.clock.now().checked_sub(ago).ok());
-        let reading = Reading {
+        let reader = LogReader {
             grown: log.grown(),
             log,
             next: 0,
@@ -90,18 +72,18 @@ impl ContainerLogs {
             timestamps: options.timestamps,
             since: ago.or(options.since_time),
             tail: options.tail_lines,
-            left: options.limit_bytes.unwrap_or(usize::MAX),
+            bytes_left: options.limit_bytes.unwrap_or(usize::MAX),
             is_over: false,
         };
-        let chunks = futures::stream::unfold(reading, |mut reading| async {
-            let chunk = reading.next().await?;
-            Some((chunk, reading))
+        let chunks = futures::stream::unfold(reader, |mut reader| async {
+            let chunk = reader.next().await?;
+            Some((chunk, reader))
         });
         chunks.fuse().boxed()
     }
 }
 
-/// Returns why a container has no log. One that ended before this kubelet started has an empty one.
+/// Returns why a container has no log. A container that ended before this kubelet started has an empty one.
 fn unavailable(
     pod: &Pod,
     name: &str,
@@ -134,34 +116,34 @@ fn container_status<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerSt
     main.chain(init).find(|status| status.name == container)
 }
 
-/// A log that is being read.
-struct Reading {
+/// A position in a log, and what is to be read from there.
+struct LogReader {
     log: Arc<Log>,
     grown: watch::Receiver<()>,
     next: u64,
     follow: bool,
     timestamps: bool,
     since: Option<Timestamp>,
-    /// How many of the lines that are there now are read.
+    /// How many of the existing lines are read.
     tail: Option<usize>,
-    /// How many bytes may still be read.
-    left: usize,
+    /// How many bytes may still be returned.
+    bytes_left: usize,
     is_over: bool,
 }
 
-impl Reading {
+impl LogReader {
     /// Returns the output that was not returned yet, and waits for more when following.
     async fn next(&mut self) -> Option<Bytes> {
-        while !self.is_over && self.left > 0 {
+        while !self.is_over && self.bytes_left > 0 {
             self.grown.borrow_and_update();
             let (lines, next, is_complete) = self.log.read(self.next);
             self.next = next;
             self.is_over = is_complete || !self.follow;
             let skip = self.tail.take().map_or(0, |tail| lines.len().saturating_sub(tail));
             let mut out = Vec::new();
-            lines[skip..].iter().for_each(|line| self.show(line, &mut out));
-            out.truncate(self.left);
-            self.left -= out.len();
+            lines[skip..].iter().for_each(|line| self.append(line, &mut out));
+            out.truncate(self.bytes_left);
+            self.bytes_left -= out.len();
             if !out.is_empty() {
                 return Some(out.into());
             }
@@ -172,7 +154,7 @@ impl Reading {
         None
     }
 
-    fn show(&self, line: &Line, out: &mut Vec<u8>) {
+    fn append(&self, line: &Line, out: &mut Vec<u8>) {
         if self.since.is_some_and(|since| line.at < since) {
             return;
         }

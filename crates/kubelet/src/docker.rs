@@ -4,13 +4,14 @@
 //! of an earlier run are found and removed.
 
 mod container;
+mod exec;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 use bollard::query_parameters::{
     CreateContainerOptions, CreateImageOptionsBuilder, ListContainersOptionsBuilder,
     StartContainerOptions,
@@ -18,6 +19,7 @@ use bollard::query_parameters::{
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Container;
 
+use crate::launch;
 use crate::leftovers::Mark;
 pub(crate) use container::DockerContainer;
 
@@ -40,6 +42,7 @@ pub(crate) struct Start<'a> {
     pub(crate) command: Vec<String>,
     pub(crate) args: Vec<String>,
     pub(crate) env: &'a BTreeMap<String, String>,
+    pub(crate) mounts: &'a [launch::Mount],
 }
 
 impl Engine {
@@ -116,8 +119,22 @@ fn body(image: &str, start: &Start<'_>, mark: &Mark) -> ContainerCreateBody {
         labels: Some(HashMap::from([(RUN_LABEL.to_owned(), mark.to_string())])),
         host_config: Some(HostConfig {
             network_mode: Some("host".to_owned()),
+            mounts: (!start.mounts.is_empty()).then(|| start.mounts.iter().map(bind).collect()),
             ..HostConfig::default()
         }),
+        open_stdin: start.container.stdin,
+        stdin_once: start.container.stdin_once,
+        tty: start.container.tty,
         ..ContainerCreateBody::default()
+    }
+}
+
+fn bind(mount: &launch::Mount) -> Mount {
+    Mount {
+        target: Some(mount.target.to_string_lossy().into_owned()),
+        source: Some(mount.source.to_string_lossy().into_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(mount.read_only),
+        ..Mount::default()
     }
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::quantity::Quantity;
+use cluster::LocalAddresses;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceFieldSelector,
-    Secret,
+    Secret, Service,
 };
 use kube::{Api, Client};
 
@@ -34,7 +35,7 @@ enum Kind {
 }
 
 impl Source<'_> {
-    /// Returns every variable of a container, or a message that says what is missing. Those of `last` override all others.
+    /// Returns every variable of a container, or a message that names what is missing. Those of `last` override all others.
     pub(crate) async fn variables(
         &self,
         container: &Container,
@@ -66,6 +67,28 @@ impl Source<'_> {
         }
         all.extend(last);
         Ok(all)
+    }
+
+    /// Returns the variables by which clients in the pod find the API server: at its cluster IP, or where that is served on this
+    /// machine. There are none if nothing serves it.
+    pub(crate) async fn api_server(&self, reaches_cluster_ips: bool) -> Variables {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), "default");
+        // A pod that needs them will say so.
+        let service = services.get_opt("kubernetes").await.ok().flatten();
+        let address = service.and_then(|service| {
+            let spec = service.spec.as_ref()?;
+            let port = u16::try_from(spec.ports.as_ref()?.first()?.port).ok()?;
+            let local = LocalAddresses::from_service(&service).get(port, "TCP")?;
+            match reaches_cluster_ips {
+                true => Some((spec.cluster_ip.clone()?, port)),
+                false => Some((local.ip().to_string(), local.port())),
+            }
+        });
+        let Some((host, port)) = address else { return Variables::new() };
+        let variables =
+            [("HOST", host), ("PORT", port.to_string()), ("PORT_HTTPS", port.to_string())];
+        let named = |(name, value)| (format!("KUBERNETES_SERVICE_{name}"), value);
+        variables.into_iter().map(named).collect()
     }
 
     async fn value(
@@ -140,7 +163,8 @@ impl Source<'_> {
         }
     }
 
-    fn field(&self, field: &ObjectFieldSelector) -> Result<String, String> {
+    /// Returns a field of the pod.
+    pub(crate) fn field(&self, field: &ObjectFieldSelector) -> Result<String, String> {
         let (meta, path) = (&self.pod.metadata, field.field_path.as_str());
         for (list, values) in [("labels", &meta.labels), ("annotations", &meta.annotations)] {
             let key = path
@@ -182,7 +206,7 @@ impl Kind {
 }
 
 /// Returns a limit or request of a container in units of the divisor, rounded up; 0 if it has none.
-fn resource(container: &Container, field: &ResourceFieldSelector) -> String {
+pub(crate) fn resource(container: &Container, field: &ResourceFieldSelector) -> String {
     let (kind, name) = field.resource.split_once('.').unwrap_or(("", &field.resource));
     let resources = container.resources.as_ref();
     let amounts = match kind {

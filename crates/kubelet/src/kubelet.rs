@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::EventRecorder;
 use process::Supervised;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OnceCell, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::PodClient;
@@ -17,17 +17,22 @@ use crate::error::StartError;
 use crate::leftovers::{self, Mark};
 use crate::logs::Logs;
 use crate::machine::{Context, Machine};
-use crate::network::{self, Networking};
+use crate::metrics::ResourceMetrics;
+use crate::network::{self, NetworkIndex, Networking, ServiceNetwork};
 use crate::pods::PodIndex;
+use crate::proxy;
 use crate::retry::Retry;
 use crate::server::Server;
-use crate::settings::Settings;
+use crate::settings::{Local, Settings};
 use crate::spawner::Spawner;
+use crate::streaming::Streaming;
+use crate::volumes::{Changes, VolumeRoot};
 use crate::{docker, lease, node};
 
 /// A running kubelet. Dropping it kills its pods without a grace period.
 pub struct Kubelet {
     machine: Arc<Machine>,
+    streaming: Streaming,
     stop: watch::Sender<Option<Duration>>,
     dispatcher: Option<Supervised>,
     _tasks: Vec<Supervised>,
@@ -36,7 +41,7 @@ pub struct Kubelet {
 /// Starts a kubelet, and returns it once its nodes are registered and the pods of an earlier run are taken over.
 pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, StartError> {
     let Settings { local, simulated } = settings;
-    let mark = Mark::of_this_run(&context.identity);
+    let mark = Mark::for_this_run(&context.identity);
     // On simulated nodes only the clock is waited for, so that simulations are repeatable.
     let (spawner, networking) = match &local {
         Some(local) => {
@@ -47,18 +52,11 @@ pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, Star
         }
         None => (None, Networking::Host { why: "this machine is not a node".to_owned() }),
     };
-    let docker = match local.as_ref().and_then(|local| local.docker.as_deref()) {
-        Some(socket) => docker::Engine::find(socket, &mark).await,
-        None => None,
-    };
-    if let Some(docker) = &docker {
-        docker.remove_leftovers().await;
-    }
+    let services = connect_services(local.as_ref(), &networking).await;
+    let docker = find_docker(local.as_ref(), &mark).await;
+    let volumes = local.as_ref().map(|_| Arc::new(VolumeRoot::new(&mark)));
     let (logs, pods) = (Arc::<Logs>::default(), Arc::<PodIndex>::default());
-    let server = match local.as_ref().and_then(|local| local.server.clone()) {
-        Some(server) => Some(Server::bind(server).await?),
-        None => None,
-    };
+    let server = bind_server(local.as_ref()).await?;
     let stopping = CancellationToken::new();
     let (events, send_events) = EventRecorder::new(context.client.clone(), context.clock.clone());
     let retry = Retry::new(context.random.clone(), stopping.clone());
@@ -76,20 +74,29 @@ pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, Star
         local,
         spawner,
         networking,
+        services,
         docker,
+        volumes,
+        mounting: OnceCell::new(),
+        changes: Changes::default(),
         mark,
         port: server.as_ref().map(Server::port),
         logs,
         pods,
+        networks: NetworkIndex::default(),
+        meter: Arc::default(),
+        running: Arc::default(),
         addresses: AtomicU32::new(0),
         node_addresses: Mutex::default(),
         stopping,
         context,
     });
+    let streaming = Streaming::new(&machine);
     let supervisor = &machine.context.supervisor;
     let mut tasks = vec![supervisor.spawn("events of the kubelet", send_events)];
     if let Some(server) = server {
-        let serving = server.serve(container_logs(&machine), Arc::clone(&machine.pods));
+        let (logs, pods) = (container_logs(&machine), Arc::clone(&machine.pods));
+        let serving = server.serve(logs, pods, resource_metrics(&machine), streaming.clone());
         tasks.push(supervisor.spawn_critical("listener of the kubelet", serving));
     }
     let (stop, stopped) = watch::channel(None);
@@ -99,7 +106,36 @@ pub async fn start(context: Context, settings: Settings) -> Result<Kubelet, Star
     // An error means that the dispatcher has ended: it was stopped, or the supervisor has reported it.
     let _ = is_ready.await;
     tasks.extend(lease::start(&machine));
-    Ok(Kubelet { machine, stop, dispatcher: Some(dispatcher), _tasks: tasks })
+    tasks.extend(proxy::start(&machine));
+    Ok(Kubelet { machine, streaming, stop, dispatcher: Some(dispatcher), _tasks: tasks })
+}
+
+/// Binds the listener of the kubelet's HTTP API, if the settings ask for it.
+async fn bind_server(local: Option<&Local>) -> Result<Option<Server>, StartError> {
+    match local.and_then(|local| local.server.clone()) {
+        Some(server) => Ok(Some(Server::bind(server).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Finds the Docker Engine, and removes the containers of earlier runs from it.
+async fn find_docker(local: Option<&Local>, mark: &Mark) -> Option<docker::Engine> {
+    let engine = docker::Engine::find(local?.docker.as_deref()?, mark).await?;
+    engine.remove_leftovers().await;
+    Some(engine)
+}
+
+/// Creates the network through which pods reach Services, if they are served and Linux allows it.
+async fn connect_services(
+    local: Option<&Local>,
+    networking: &Networking,
+) -> Option<ServiceNetwork> {
+    local.filter(|local| local.service_proxy && *networking == Networking::Namespaces)?;
+    let network = ServiceNetwork::new().await;
+    let logged = network.inspect_err(|error| {
+        tracing::warn!(%error, "Services cannot be reached from pods with a network of their own");
+    });
+    logged.ok()
 }
 
 /// Raises the limit of open files as far as Linux allows: each pod has a dozen.
@@ -114,6 +150,10 @@ fn allow_many_files() {
 fn container_logs(machine: &Machine) -> ContainerLogs {
     let (logs, pods) = (Arc::clone(&machine.logs), Arc::clone(&machine.pods));
     ContainerLogs::new(logs, pods, machine.context.clock.clone())
+}
+
+fn resource_metrics(machine: &Arc<Machine>) -> ResourceMetrics {
+    ResourceMetrics { machine: Arc::downgrade(machine) }
 }
 
 impl Kubelet {
@@ -135,6 +175,16 @@ impl Kubelet {
     /// Returns the logs of the containers.
     pub fn logs(&self) -> ContainerLogs {
         container_logs(&self.machine)
+    }
+
+    /// Returns the usage of pods and nodes, measured when it is read.
+    pub fn metrics(&self) -> ResourceMetrics {
+        resource_metrics(&self.machine)
+    }
+
+    /// Returns the sessions of clients in containers.
+    pub fn streaming(&self) -> Streaming {
+        self.streaming.clone()
     }
 
     /// Returns the port of the kubelet's HTTP API, if it is served.

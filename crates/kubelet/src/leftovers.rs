@@ -28,7 +28,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// Returns the mark of this process, on a data directory.
-    pub(crate) fn of_this_run(identity: &str) -> Self {
+    pub(crate) fn for_this_run(identity: &str) -> Self {
         Self {
             identity: identity.to_owned(),
             boot: boot(),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_back_and_nothing_else_is() {
-        let this = Mark::of_this_run(&uuid::Uuid::new_v4().to_string());
+        let this = Mark::for_this_run(&uuid::Uuid::new_v4().to_string());
         assert_eq!(Mark::parse(&this.to_string()), Some(this));
         for text in ["", "nonsense", "4711-1", "a/b/c/d", "a/b/1/2/3", "//1/2"] {
             assert_eq!(Mark::parse(text), None, "{text:?}");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_run_on_this_directory_left_is_killed() {
-        let this = Mark::of_this_run(&uuid::Uuid::new_v4().to_string());
+        let this = Mark::for_this_run(&uuid::Uuid::new_v4().to_string());
         // A process with this id runs, but it started later: the id alone proves nothing.
         let mut left = Marked::start(&with_process(&this, this.pid, 1).to_string());
         kill_all(&this);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_another_plimsoll_runs_on() {
-        let this = Mark::of_this_run(&uuid::Uuid::new_v4().to_string());
+        let this = Mark::for_this_run(&uuid::Uuid::new_v4().to_string());
         let mut owner = Marked::start("");
         let process = Path::new("/proc").join(owner.0.id().to_string());
         let owner_started = started_at(&process).unwrap();

@@ -1,10 +1,12 @@
 //! The network of a pod: one of its own, or the host's.
 
 mod forward;
+mod index;
 mod own;
+mod services;
 mod shared;
-mod tcp;
-mod udp;
+pub(crate) mod tcp;
+pub(crate) mod udp;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,11 +14,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use process::Supervisor;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use crate::spawner::Spawner;
+pub(crate) use index::NetworkIndex;
 use own::OwnNetwork;
 pub use own::allow_for_ordinary_users;
+pub(crate) use own::enter_user_namespace;
+pub(crate) use services::{NAME_SERVER, ServiceNetwork};
 use shared::SharedNetwork;
 
 /// How pods of this machine reach the network.
@@ -50,7 +55,7 @@ pub(crate) async fn detect(wants_host: bool) -> Networking {
 pub struct ProgramPort {
     /// The usual number, which is used where the pod has a network of its own.
     pub port: u16,
-    /// The environment variable that tells the other containers of the pod the number; empty: none.
+    /// The environment variable that holds the number for the other containers of the pod; empty: none.
     pub env: String,
 }
 
@@ -61,6 +66,8 @@ pub(crate) struct NetworkConfig<'a> {
     pub(crate) address: IpAddr,
     /// The ports of the pod's in-process programs.
     pub(crate) program_ports: Vec<ProgramPort>,
+    /// Where the pod reaches Services from a network of its own; `None`: nowhere.
+    pub(crate) services: Option<&'a ServiceNetwork>,
     /// Supervises the tasks that forward host ports.
     pub(crate) supervisor: &'a Supervisor,
 }
@@ -80,6 +87,14 @@ impl PodNetwork {
     /// Uses the host's network, where `spawner` starts processes.
     pub(crate) fn shared(config: NetworkConfig<'_>, spawner: Spawner) -> io::Result<Self> {
         Ok(Self::Shared(SharedNetwork::new(config)?, spawner))
+    }
+
+    /// Whether the pod has a network of its own, from which it reaches cluster IPs.
+    pub(crate) fn reaches_cluster_ips(&self) -> bool {
+        match self {
+            Self::Own(own) => own.reaches_services(),
+            Self::Shared(..) => false,
+        }
     }
 
     /// Returns the variables that a container gets on top of its own.
@@ -119,6 +134,14 @@ impl PodNetwork {
         match self {
             Self::Own(own) => tcp::connect(own.spawner(), port).await,
             Self::Shared(shared, _) => shared.connect_tcp(port).await,
+        }
+    }
+
+    /// Opens a UDP socket that is connected to a port of the pod.
+    pub(crate) async fn connect_udp(&self, port: u16) -> io::Result<UdpSocket> {
+        match self {
+            Self::Own(own) => udp::connect(own.spawner(), port).await,
+            Self::Shared(shared, spawner) => udp::connect(spawner, shared.host_port(port)).await,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use tokio_util::sync::CancellationToken;
 
 use crate::client::PodHandle;
 use crate::deadline;
@@ -13,6 +14,7 @@ use crate::network::PodNetwork;
 use crate::publish::StatusPublisher;
 use crate::settings::Local;
 use crate::status::{ContainerState, Phase, PodState, Role, State};
+use crate::volumes::PodVolumes;
 
 /// A running pod, shared by its containers.
 pub(crate) struct PodRun {
@@ -20,10 +22,19 @@ pub(crate) struct PodRun {
     pub(crate) object: PodHandle,
     pub(crate) pod: Arc<Pod>,
     pub(crate) network: Arc<PodNetwork>,
+    pub(crate) volumes: Arc<PodVolumes>,
     state: Mutex<PodState>,
     /// Whether changes are published; those of the start are published together.
     is_public: AtomicBool,
     pub(crate) publisher: Arc<StatusPublisher>,
+    /// Cancelled when this is dropped.
+    pub(crate) ended: CancellationToken,
+}
+
+impl Drop for PodRun {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
 }
 
 impl PodRun {
@@ -34,18 +45,23 @@ impl PodRun {
         object: PodHandle,
         pod: Arc<Pod>,
         network: PodNetwork,
+        volumes: Arc<PodVolumes>,
     ) -> Self {
         let (now, pod_ip) = (machine.context.clock.now(), network.pod_ip(local.address));
         let state = PodState::new(&pod, now, &local.address.to_string(), &pod_ip.to_string());
         let publisher = StatusPublisher::start(object.clone(), &machine.context.supervisor);
+        let network = Arc::new(network);
+        machine.networks.insert(Arc::clone(&object.entry.uid), &network);
         Self {
             machine: Arc::clone(machine),
             object,
             pod,
-            network: Arc::new(network),
+            network,
+            volumes,
             state: Mutex::new(state),
             is_public: AtomicBool::new(false),
             publisher: Arc::new(publisher),
+            ended: CancellationToken::new(),
         }
     }
 

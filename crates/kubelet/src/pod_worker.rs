@@ -3,6 +3,8 @@
 //! Init containers run one after the other, and sidecars among them keep running; then the main containers start. When the last container
 //! has ended, or the pod is deleted, sidecars are stopped in reverse order.
 
+mod volumes;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use crate::pod::PodRun;
 use crate::pod_task::{DesiredState, PodTask};
 use crate::settings::Local;
 use crate::status::{Phase, Role, containers};
+use crate::volumes::PodVolumes;
 use crate::{deadline, resolve};
 
 /// How long a pod waits before it tries again to bind its ports: first, and at most. Those of a pod that has just been
@@ -31,10 +34,15 @@ const SIDECAR_GRACE: Duration = Duration::from_secs(2);
 /// Runs a pod until it has ended and is deleted.
 pub(crate) async fn run(machine: Arc<Machine>, mut task: PodTask) {
     let uid = Arc::clone(&task.object.entry.uid);
-    let desired = match set_up(&machine, &mut task).await {
+    let volumes =
+        machine.volumes.as_ref().map(|root| Arc::new(PodVolumes::new(root, &task.pod, &uid)));
+    let desired = match set_up(&machine, &mut task, volumes.clone()).await {
         Ok(run) => live(run, &mut task).await,
         Err(desired) => desired,
     };
+    if let Some(volumes) = volumes {
+        volumes.remove().await;
+    }
     machine.logs.remove(&uid);
     if let DesiredState::Deleted(_) = desired {
         task.object.remove().await;
@@ -42,8 +50,13 @@ pub(crate) async fn run(machine: Arc<Machine>, mut task: PodTask) {
 }
 
 /// Creates the network of the pod, as soon as its ports are free.
-async fn set_up(machine: &Arc<Machine>, task: &mut PodTask) -> Result<Arc<PodRun>, DesiredState> {
-    let Some(local) = machine.local.as_ref().filter(|_| task.pod.spec.is_some()) else {
+async fn set_up(
+    machine: &Arc<Machine>,
+    task: &mut PodTask,
+    volumes: Option<Arc<PodVolumes>>,
+) -> Result<Arc<PodRun>, DesiredState> {
+    let local = machine.local.as_ref().filter(|_| task.pod.spec.is_some());
+    let (Some(local), Some(volumes)) = (local, volumes) else {
         return Err(task.until_unwanted().await);
     };
     let (mut wait, longest) = PORTS_RETRY_AFTER;
@@ -62,7 +75,7 @@ async fn set_up(machine: &Arc<Machine>, task: &mut PodTask) -> Result<Arc<PodRun
         }
     };
     let (object, pod) = (task.object.clone(), Arc::clone(&task.pod));
-    Ok(Arc::new(PodRun::new(machine, local, object, pod, network)))
+    Ok(Arc::new(PodRun::new(machine, local, object, pod, network, volumes)))
 }
 
 async fn create_network(machine: &Machine, local: &Local, pod: &Pod) -> io::Result<PodNetwork> {
@@ -70,6 +83,7 @@ async fn create_network(machine: &Machine, local: &Local, pod: &Pod) -> io::Resu
         pod,
         address: local.address,
         program_ports: local.programs.ports(pod),
+        services: machine.services.as_ref(),
         supervisor: &machine.context.supervisor,
     };
     let has_docker = machine.docker.is_some();
@@ -107,7 +121,7 @@ async fn run_while_wanted(run: &Arc<PodRun>, task: &mut PodTask) -> Phase {
     let (stop, stopping) = watch::channel(None);
     // It may have been deleted before it started.
     task.desired.mark_changed();
-    let mut running = std::pin::pin!(run_containers(run, stopping));
+    let mut running = std::pin::pin!(run_all(run, stopping));
     loop {
         let changed = tokio::select! {
             phase = &mut running => return phase,
@@ -132,6 +146,15 @@ async fn run_while_wanted(run: &Arc<PodRun>, task: &mut PodTask) -> Phase {
         if changed.is_err() {
             return running.await;
         }
+    }
+}
+
+/// Sets up the volumes, runs every container, and returns the phase that the pod ended in.
+async fn run_all(run: &Arc<PodRun>, mut stop: Stop) -> Phase {
+    let Ok(renew_at) = volumes::set_up(run, &mut stop).await else { return Phase::Failed };
+    tokio::select! {
+        phase = run_containers(run, stop) => phase,
+        never = volumes::follow(run, renew_at) => match never {},
     }
 }
 

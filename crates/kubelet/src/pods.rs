@@ -1,4 +1,4 @@
-//! The pods of our nodes, as last delivered by the watch or answered to a write.
+//! The pods of the kubelet's nodes, in their latest known versions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cluster::{Key, resource_version};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
+use tokio::sync::Notify;
 
-/// One pod, and not a later one of the same name.
+/// One pod; a later one with the same name has another entry.
 pub(crate) struct PodEntry {
     pub(crate) key: Key,
     pub(crate) uid: Arc<str>,
     latest: Mutex<Arc<Pod>>,
-    /// The status that was written last. Who writes holds the lock, so that statuses stay in order.
+    /// Notified when another version is known. Only the task of the pod waits for it.
+    pub(crate) updated: Notify,
+    /// The status that was written last. The lock is held while writing, so that statuses stay in order.
     pub(crate) written: tokio::sync::Mutex<Option<Value>>,
 }
 
@@ -20,7 +23,8 @@ impl PodEntry {
     fn new(pod: Arc<Pod>) -> Self {
         let key = Key::from_meta(&pod.metadata);
         let uid = pod.metadata.uid.as_deref().unwrap_or_default().into();
-        Self { key, uid, latest: Mutex::new(pod), written: tokio::sync::Mutex::default() }
+        let (latest, written) = (Mutex::new(pod), tokio::sync::Mutex::default());
+        Self { key, uid, latest, updated: Notify::new(), written }
     }
 
     /// Returns the latest known version of the pod.
@@ -28,16 +32,17 @@ impl PodEntry {
         Arc::clone(&self.latest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps a version of the pod, unless a newer one is known.
+    /// Stores a version of the pod, unless a newer one is known.
     pub(crate) fn update(&self, pod: Arc<Pod>) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if resource_version(&pod.metadata) >= resource_version(&latest.metadata) {
             *latest = pod;
+            self.updated.notify_one();
         }
     }
 }
 
-/// The pods of our nodes by namespace and name.
+/// Pods by namespace and name.
 #[derive(Default)]
 pub(crate) struct PodIndex(Mutex<BTreeMap<Key, Arc<PodEntry>>>);
 
@@ -46,7 +51,7 @@ impl PodIndex {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a version of a pod.
+    /// Stores a version of a pod.
     pub(crate) fn insert(&self, pod: Arc<Pod>) -> Arc<PodEntry> {
         let mut entries = self.entries();
         let key = Key::from_meta(&pod.metadata);
@@ -61,7 +66,7 @@ impl PodIndex {
         entry
     }
 
-    /// Returns the pod of a name.
+    /// Returns the pod with a name.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<PodEntry>> {
         self.entries().get(key).cloned()
     }

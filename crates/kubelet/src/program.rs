@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::logs::Log;
 use crate::network::{PodNetwork, ProgramPort};
 use crate::status::containers;
+use crate::streams::Output;
 
 /// A program that runs in this process instead of a container.
 pub trait Program: Send + Sync {
@@ -48,7 +49,7 @@ impl ProgramContext {
 
     /// Writes a line to the log of the container.
     pub fn log(&self, line: &str) {
-        self.log.write(format!("{line}\n").into());
+        self.log.write(Output::Stdout(format!("{line}\n").into()));
     }
 }
 

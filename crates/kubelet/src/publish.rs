@@ -12,13 +12,13 @@ use crate::status::PodState;
 pub(crate) struct StatusPublisher {
     /// Dropped first: it would end, and be started again, without the sender.
     _task: Supervised,
-    desired: watch::Sender<Numbered>,
+    desired: watch::Sender<NumberedState>,
     written: watch::Receiver<u64>,
 }
 
 /// A status and how many were published before it.
 #[derive(Clone, Default)]
-struct Numbered {
+struct NumberedState {
     number: u64,
     state: Option<PodState>,
 }
@@ -26,7 +26,7 @@ struct Numbered {
 impl StatusPublisher {
     /// Starts to publish the statuses of a pod, until this is dropped.
     pub(crate) fn start(pod: PodHandle, supervisor: &Supervisor) -> Self {
-        let (desired, receiver) = watch::channel(Numbered::default());
+        let (desired, receiver) = watch::channel(NumberedState::default());
         let (sender, written) = watch::channel(0);
         let name = format!("status of pod {}", pod.entry.key);
         // A new start begins with the newest status.
@@ -51,11 +51,11 @@ impl StatusPublisher {
 
 async fn write_all(
     pod: PodHandle,
-    mut desired: watch::Receiver<Numbered>,
+    mut desired: watch::Receiver<NumberedState>,
     written: watch::Sender<u64>,
 ) {
     while desired.changed().await.is_ok() {
-        let Numbered { number, state } = desired.borrow_and_update().clone();
+        let NumberedState { number, state } = desired.borrow_and_update().clone();
         if let Some(state) = state {
             pod.write_status(|pod, last, now| Some(state.patch(pod, last, now))).await;
         }

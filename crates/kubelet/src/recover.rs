@@ -1,6 +1,6 @@
-//! Pods that nothing runs any more.
+//! Marks pods as failed whose processes ended with the kubelet, or with the task that ran them.
 //!
-//! Their processes ended with the kubelet, or with the task that ran them. They fail, so that their owners replace them.
+//! Their owners then replace them.
 
 use cluster::EventType;
 use jiff::Timestamp;
@@ -13,20 +13,20 @@ use crate::status::time;
 const REASON: &str = "NodeRestarted";
 const MESSAGE: &str = "Plimsoll was stopped, and the processes of the pod ended with it";
 
-/// Lets a pod fail that ran when an earlier kubelet of the node ended.
+/// Marks a pod as failed that ran when an earlier kubelet of the node ended.
 pub(crate) async fn restarted(pod: &PodHandle) {
     fail(pod, REASON, MESSAGE).await;
 }
 
-/// Lets a pod fail that nothing runs any more, unless it has ended.
+/// Marks a pod as failed, unless it has ended.
 pub(crate) async fn fail(pod: &PodHandle, reason: &str, message: &str) {
     pod.event(None, EventType::Warning, reason, message);
-    // Its own writes may not have come back yet.
+    // The watch may not have delivered the last writes yet.
     pod.refresh().await;
     pod.write_status(|pod, _, now| failed(pod, reason, message, now)).await;
 }
 
-/// Returns the status of a pod that fails as a strategic merge patch; `None`: it has ended.
+/// Returns the status of a failed pod as a strategic merge patch; `None`: it has already ended.
 fn failed(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Value> {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());

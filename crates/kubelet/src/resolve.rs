@@ -44,7 +44,10 @@ pub(crate) fn program(
         return Ok(Runner::Local(found.into(), args.cloned().collect()));
     }
     let program = command.first();
-    let found = program.and_then(|program| find(program, container.working_dir.as_deref()));
+    let found = program.and_then(|program| {
+        find(program, container.working_dir.as_deref())
+            .or_else(|| in_volume(program, container).filter(|_| !has_docker))
+    });
     match (found, program) {
         (Some(found), _) => {
             let args = command.iter().skip(1).chain(args).cloned().collect();
@@ -66,6 +69,13 @@ pub(crate) fn program(
 pub(crate) fn is_for_docker(local: &Local, container: &Container) -> bool {
     let command = container.command.as_deref().unwrap_or_default();
     matches!(program(local, container, command, &[], true), Ok(Runner::Docker))
+}
+
+/// Returns the path of a program inside a volume, which is there only once the volume is mounted.
+fn in_volume(program: &str, container: &Container) -> Option<PathBuf> {
+    let path = Path::new(program);
+    let mut mounts = container.volume_mounts.iter().flatten();
+    mounts.any(|mount| path.starts_with(&mount.mount_path)).then(|| path.to_owned())
 }
 
 /// Finds a program as a shell would: by its path, or in one of the directories of PATH.

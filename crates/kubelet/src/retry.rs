@@ -1,4 +1,4 @@
-//! Writes that are retried with backoff until they succeed, their object is gone, or the kubelet stops.
+//! Retries writes with backoff until they succeed, their object no longer exists, or the kubelet stops.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// The outcome of one attempt that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// The API server has it.
+    /// The API server has accepted it.
     Done,
     /// The object no longer exists, or another one has its name.
     Gone,

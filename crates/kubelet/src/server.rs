@@ -1,4 +1,5 @@
-//! The kubelet's HTTP API: `/containerLogs/{namespace}/{pod}/{container}`, `/pods` and `/healthz`.
+//! The kubelet's HTTP API: `/containerLogs/{namespace}/{pod}/{container}`, `/pods`, `/metrics/resource`, `/healthz`, and the
+//! sessions of `/exec`, `/attach` and `/portForward`.
 //!
 //! A client presents a certificate of the configured authority, or the token. All others get 401.
 
@@ -7,6 +8,7 @@ mod tls;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use api::PodLogOptions;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Method, Request, Response, StatusCode, header};
@@ -15,14 +17,18 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::service::service_fn;
 use k8s_openapi::api::core::v1::Pod;
+use percent_encoding::percent_decode_str;
 use process::listen::{self, Known, Limits, Peer, RequestBody, Tls, VerifiedClient};
 use serde_json::json;
+use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 
-use crate::container_logs::{ContainerLogError, ContainerLogs, LogOptions};
+use crate::container_logs::{ContainerLogError, ContainerLogs};
 use crate::error::StartError;
+use crate::metrics::ResourceMetrics;
 use crate::pods::PodIndex;
 use crate::settings::ServerSettings;
+use crate::streaming::{StreamRefused, Streaming};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -53,7 +59,13 @@ impl Server {
     }
 
     /// Serves requests for as long as it is polled.
-    pub(crate) async fn serve(self, logs: ContainerLogs, pods: Arc<PodIndex>) {
+    pub(crate) async fn serve(
+        self,
+        logs: ContainerLogs,
+        pods: Arc<PodIndex>,
+        metrics: ResourceMetrics,
+        streaming: Streaming,
+    ) {
         let Self { listener, tls, token, .. } = self;
         let settings = listen::Settings {
             limits: Limits::USUAL,
@@ -61,12 +73,21 @@ impl Server {
             tls: Some(Arc::new(move || tls.clone())),
         };
         let service = service_fn(move |request: Request<RequestBody>| {
-            let response = if is_authorized(&request, token.as_deref()) {
-                answer(&request, &logs, &pods)
-            } else {
-                text(StatusCode::UNAUTHORIZED, "Unauthorized")
-            };
-            async move { Ok::<_, Infallible>(response) }
+            let is_authorized = is_authorized(&request, token.as_deref());
+            let (logs, pods, streaming) = (logs.clone(), Arc::clone(&pods), streaming.clone());
+            let metrics = metrics.clone();
+            async move {
+                let response = if !is_authorized {
+                    text(StatusCode::UNAUTHORIZED, "Unauthorized")
+                } else if Streaming::serves(request.uri().path()) {
+                    open_session(request, &streaming).await
+                } else if request.uri().path() == "/metrics/resource" {
+                    measured(&metrics).await
+                } else {
+                    answer(&request, &logs, &pods)
+                };
+                Ok::<_, Infallible>(response)
+            }
         });
         listen::serve(listener, settings, service, std::future::pending()).await;
     }
@@ -76,18 +97,13 @@ impl Server {
 fn is_authorized<B>(request: &Request<B>, token: Option<&str>) -> bool {
     let presented = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let presented = presented.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-    let has_token = token.is_some_and(|token| equal(token.as_bytes(), presented.trim().as_bytes()));
+    let has_token =
+        token.is_some_and(|token| bool::from(token.as_bytes().ct_eq(presented.trim().as_bytes())));
     let is_authorized = has_token || request.extensions().get::<VerifiedClient>().is_some();
     if is_authorized && let Some(peer) = request.extensions().get::<Peer>() {
         peer.is_known();
     }
     is_authorized
-}
-
-/// Compares tokens in constant time.
-fn equal(token: &[u8], presented: &[u8]) -> bool {
-    let difference = token.iter().zip(presented).fold(0, |difference, (a, b)| difference | (a ^ b));
-    token.len() == presented.len() && difference == 0
 }
 
 fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
@@ -96,6 +112,24 @@ fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
     let kind = header::HeaderValue::from_static("text/plain");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
+}
+
+/// Returns the totals of this machine's pods in Prometheus' text format.
+async fn measured(metrics: &ResourceMetrics) -> Response<Body> {
+    match metrics.text().await {
+        Some(measured) => text(StatusCode::OK, measured),
+        None => text(StatusCode::SERVICE_UNAVAILABLE, "the kubelet is stopping"),
+    }
+}
+
+/// Opens a session.
+async fn open_session(request: Request<RequestBody>, streaming: &Streaming) -> Response<Body> {
+    match streaming.answer(request.map(|_| ())).await {
+        Ok(response) => response.map(|()| Full::default().boxed_unsync()),
+        Err(StreamRefused { code, message }) => {
+            text(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), message)
+        }
+    }
 }
 
 fn answer<B>(request: &Request<B>, logs: &ContainerLogs, pods: &PodIndex) -> Response<Body> {
@@ -136,8 +170,8 @@ fn answer<B>(request: &Request<B>, logs: &ContainerLogs, pods: &PodIndex) -> Res
 }
 
 /// Reads the options of a log request as the API server sends them.
-fn log_options(query: &str) -> Result<LogOptions, String> {
-    let mut options = LogOptions::default();
+fn log_options(query: &str) -> Result<PodLogOptions, String> {
+    let mut options = PodLogOptions::default();
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         let invalid = || format!("invalid value {value:?} of {name}");
         let flag = || value.parse::<bool>().map_err(|_| invalid());
@@ -149,7 +183,7 @@ fn log_options(query: &str) -> Result<LogOptions, String> {
                 options.since_seconds = Some(value.parse().map_err(|_| invalid())?);
             }
             "sinceTime" => {
-                let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");
+                let time = percent_decode_str(value).decode_utf8_lossy();
                 options.since_time = Some(time.parse().map_err(|_| invalid())?);
             }
             "tailLines" => options.tail_lines = Some(value.parse().map_err(|_| invalid())?),

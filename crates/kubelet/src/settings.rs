@@ -1,4 +1,4 @@
-//! What a kubelet is started with: its nodes, and how each of them runs pods.
+//! The settings of a kubelet: its nodes, and how each of them runs pods.
 
 mod simulated;
 
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Taint;
 use crate::program::Programs;
 pub use simulated::{SIMULATED_LABEL, Simulated, Simulation};
 
-/// The name of the node that is this machine, unless the settings say otherwise.
+/// The name of the node that is this machine, unless the settings name another.
 pub const LOCAL_NODE: &str = "local";
 
 /// The nodes whose pods a kubelet runs.
@@ -50,6 +50,8 @@ pub struct Local {
     pub docker: Option<PathBuf>,
     /// Runs every pod in the host's network, even where it could have its own.
     pub host_network: bool,
+    /// Serves Services on this machine, as kube-proxy and a load balancer do on a cluster.
+    pub service_proxy: bool,
     /// How long a container waits before its second restart; each further wait is twice as long, up to thirty times.
     pub restart_after: Duration,
     /// Serves the kubelet's HTTP API; `None`: it is not served.
@@ -71,6 +73,7 @@ impl Local {
             images: BTreeMap::new(),
             docker: None,
             host_network: false,
+            service_proxy: false,
             restart_after: Duration::from_secs(10),
             server: None,
         }

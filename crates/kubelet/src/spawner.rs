@@ -1,8 +1,8 @@
-//! Where do child processes, and sockets in the networks of pods, come from?
+//! Threads that start child processes and open sockets in the networks of pods.
 //!
-//! From threads that live as long as what they start: a child's death signal is sent when the thread that started it
-//! ends, and the network that a thread is in is that of the sockets and children it makes. One thread is in the host's
-//! network; each pod with a network of its own has another, which never leaves it.
+//! Each lives as long as what it starts: the kernel kills a child when the thread that started it ends, and children and
+//! sockets are in the network of their thread. One thread is in the host's network; each pod with a network of its own has
+//! another, which never leaves it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How many jobs may wait.
+/// How many jobs may be queued.
 const QUEUE: usize = 64;
-/// A thread that only starts things needs little room.
+/// The stack of a thread, in bytes: jobs are small.
 const STACK: usize = 256 << 10;
 
-/// The way to a thread. The thread ends when nobody has it any more.
+/// Sends jobs to a thread, which ends when the last clone of this is dropped.
 #[derive(Clone)]
 pub(crate) struct Spawner {
     jobs: mpsc::Sender<Job>,
@@ -29,7 +29,7 @@ impl Spawner {
         Self::start("plimsoll-host", || Ok(())).await
     }
 
-    /// Starts a thread in a network of its own, where nothing is up yet.
+    /// Starts a thread in a new network, where no interface is up yet.
     pub(crate) async fn in_new_network() -> io::Result<Self> {
         Self::start("plimsoll-pod", || Ok(unshare(CloneFlags::CLONE_NEWNET)?)).await
     }
@@ -46,7 +46,7 @@ impl Spawner {
             let is_inside = entered.is_ok();
             let _ = ready.send(entered);
             while is_inside && let Some(job) = queue.blocking_recv() {
-                // The children of this thread end with it, so it outlives a panic. Who asked for the job hears of it.
+                // The children of this thread would be killed with it, so it outlives a panic. The caller of `run` gets an error.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             }
         })?;
@@ -54,7 +54,7 @@ impl Spawner {
         Ok(Self { jobs })
     }
 
-    /// Does something on the thread.
+    /// Runs a job on the thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,

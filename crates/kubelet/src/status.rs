@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 pub(crate) use patch::time;
 
-/// The place of a container in the life of its pod.
+/// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Runs to its end before the others start.
+    /// Runs to completion before the next container starts.
     Init,
-    /// Starts in the order of the init containers, and runs beside the others.
+    /// Starts in the order of the init containers, and keeps running.
     Sidecar,
     /// One of `spec.containers`.
     Main,
@@ -72,9 +72,9 @@ pub(crate) struct ContainerState {
     pub(crate) image: String,
     pub(crate) role: Role,
     pub(crate) state: State,
-    /// The run before this one.
+    /// The previous run.
     pub(crate) last: Option<Ended>,
-    /// How often it was started.
+    /// How many times it was started.
     pub(crate) runs: u32,
     pub(crate) is_started: bool,
     pub(crate) is_ready: bool,
@@ -104,7 +104,7 @@ pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = (Role, &Container)> 
 }
 
 impl PodState {
-    /// Returns the state of a pod whose containers all wait.
+    /// Returns the state of a pod of which no container has started.
     pub(crate) fn new(pod: &Pod, now: Timestamp, host_ip: &str, pod_ip: &str) -> Self {
         let has_init = containers(pod).any(|(role, _)| role != Role::Main);
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
@@ -130,7 +130,7 @@ impl PodState {
 }
 
 impl ContainerState {
-    /// Begins to wait for the next run; the one that has ended becomes the last.
+    /// Waits for the next run; the run that has ended becomes the last.
     pub(crate) fn wait(&mut self, reason: &'static str, message: String) {
         let waiting = State::Waiting { reason, message };
         if let State::Ended(ended) = std::mem::replace(&mut self.state, waiting) {
@@ -138,7 +138,7 @@ impl ContainerState {
         }
     }
 
-    /// Begins a run.
+    /// Starts a run.
     pub(crate) fn run(&mut self, id: String, since: Timestamp) {
         self.runs = self.runs.saturating_add(1);
         self.id = id;

@@ -1,13 +1,25 @@
 //! Command-line arguments.
 
+mod game_servers;
+mod objects;
+mod sample;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use control::FeatureGates;
 use jiff::Timestamp;
+
+pub(crate) use game_servers::{DEFAULT_RANGE, GameServerArgs};
+pub(crate) use objects::{
+    Apply, Cascade, Delete, Files, Get, ObjectOutput, Selection, Server, View, Watch,
+};
+pub(crate) use sample::{Load, SampleService};
 
 /// One autoscaler for game-server fleets, services, and the nodes they run on.
 #[derive(Parser)]
@@ -41,15 +53,21 @@ impl From<LogFormat> for process::log::Format {
 pub(crate) enum Command {
     Up(Up),
     Run(Run),
+    Apply(Apply),
+    Get(Get),
+    Watch(Watch),
+    Delete(Delete),
     Allocate(Allocate),
     Evaluate(Evaluate),
     Install(Install),
     SdkServer(SdkServer),
     SampleServer(SampleServer),
+    SampleService(SampleService),
+    Load(Load),
     Completions(Completions),
 }
 
-/// Start everything on this machine: a Kubernetes API server, scheduler, kubelet and the controllers for fleets
+/// Start everything on this machine: a Kubernetes API server, scheduler, kubelet and all controllers
 ///
 /// Objects are stored in the data directory and survive a restart. A kubeconfig for kubectl and other clients is written
 /// there. Press Ctrl-C to stop.
@@ -89,6 +107,11 @@ pub(crate) struct Up {
     /// the script in their annotation `plimsoll.dev/simulate`
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) simulated_nodes: usize,
+    /// Register no node: programs beside this one do, and run the pods. Kubernetes' conformance tests use it, with KWOK
+    #[arg(long, hide = true, conflicts_with_all = ["images", "simulated_nodes", "api_only"])]
+    pub(crate) no_nodes: bool,
+    #[command(flatten)]
+    pub(crate) game_servers: GameServerArgs,
     #[command(flatten)]
     pub(crate) gates: Gates,
 }
@@ -150,26 +173,47 @@ pub(crate) struct Run {
     #[arg(long, value_name = "IMAGE")]
     pub(crate) sidecar_image: Option<String>,
     #[command(flatten)]
+    pub(crate) game_servers: GameServerArgs,
+    #[command(flatten)]
     pub(crate) gates: Gates,
     #[arg(long, hide = true, env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,
-    #[arg(long, hide = true, env = "POD_NAMESPACE")]
+    /// Namespace of the Lease, for tests; an environment variable could differ from the one that `up` uses
+    #[arg(long, hide = true)]
     pub(crate) pod_namespace: Option<String>,
 }
 
 /// A controller.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lowercase")]
 pub(crate) enum Part {
     GameServer,
     GameServerSet,
     Fleet,
     FleetAutoscaler,
+    ScalingPolicy,
+    AutoScalePolicy,
+    Nodes,
 }
 
 impl Part {
-    const ALL: [Self; 4] =
-        [Self::GameServer, Self::GameServerSet, Self::Fleet, Self::FleetAutoscaler];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::GameServer,
+        Self::GameServerSet,
+        Self::Fleet,
+        Self::FleetAutoscaler,
+        Self::ScalingPolicy,
+        Self::AutoScalePolicy,
+        Self::Nodes,
+    ];
+
+    /// Returns the argument that runs these parts; `None` for all of them.
+    pub(crate) fn only_arg(parts: &[Self]) -> Option<String> {
+        let chosen: Vec<Self> = Self::ALL.into_iter().filter(|part| parts.contains(part)).collect();
+        let names = chosen.iter().filter_map(Self::to_possible_value);
+        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+        (chosen.len() < Self::ALL.len()).then(|| format!("--only={}", names.join(",")))
+    }
 }
 
 fn image(text: &str) -> Result<(String, Vec<String>), String> {
@@ -179,6 +223,17 @@ fn image(text: &str) -> Result<(String, Vec<String>), String> {
         return Err("expected IMAGE=PROGRAM, like game:1.0=./target/release/game".to_owned());
     }
     Ok((image.to_owned(), program))
+}
+
+/// Parses a duration such as `90s` or `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = decide::duration::parse(text)?;
+    Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())
+}
+
+/// Exits with code 2 because of an invalid combination of arguments.
+pub(crate) fn usage(message: &str) -> ! {
+    Args::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
 /// Allocate a game server of a fleet and print its address
@@ -223,7 +278,7 @@ fn labels(text: &str) -> Result<Labels, String> {
 /// Evaluate objects from files offline, and print each decision with its reasons
 ///
 /// Files contain Kubernetes objects (YAML or JSON, one or more documents, or a List). A decision is printed for each autoscaler,
-/// policy, allocation and Fleet, based on the other objects in the files. All other objects are only validated. Makes no network
+/// policy, allocation, Fleet and recorded Decision, based on the other objects in the files. All other objects are only validated. Makes no network
 /// calls and changes nothing.
 #[derive(Parser)]
 #[command(
@@ -353,6 +408,14 @@ pub(crate) struct Install {
     /// Plimsoll cannot read any other Secret
     #[arg(long = "cluster-secret", value_name = "NAME")]
     pub(crate) cluster_secrets: Vec<String>,
+    /// Secret in the namespace plimsoll-system with credentials of a MetricSource or of a policy's target; can be repeated
+    #[arg(long = "source-secret", value_name = "NAME")]
+    pub(crate) source_secrets: Vec<String>,
+    /// Controllers to run; Plimsoll is granted only what they use
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    pub(crate) only: Vec<Part>,
+    #[command(flatten)]
+    pub(crate) game_servers: GameServerArgs,
     /// Print a script that removes everything from a cluster in the right order
     #[arg(long)]
     pub(crate) uninstall: bool,

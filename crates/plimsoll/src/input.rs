@@ -1,7 +1,7 @@
-//! Reads objects from files, one at a time: a file of any size needs no more memory than its largest object.
+//! Reads objects from files, one at a time: memory use depends on the largest object, not on the file.
 //!
-//! YAML of many documents, JSON, Lists (of Lists) of both, and Nomad's policy files; in UTF-8, or in UTF-16 with a byte
-//! order mark. Every entry says where in the file it stands.
+//! Files are YAML with one or more documents, JSON, (nested) Lists of both, or Nomad policy files; in UTF-8, or in UTF-16 with
+//! a byte order mark. Every entry has its position in the file.
 
 mod json;
 mod object;
@@ -16,9 +16,9 @@ use std::path::Path;
 use api::Problem;
 use serde_json::Value;
 
-/// Where in a file something stands.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// The file as a whole.
     File,
     /// A document, counted from 1.
@@ -27,7 +27,7 @@ pub(crate) enum Place {
     Line(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File => Ok(()),
@@ -40,13 +40,13 @@ impl fmt::Display for Place {
 /// One object of a file, or a part of it that cannot be read.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     /// Where in the document the object is, such as `items[3]`; empty where the document is the object.
     pub(crate) item: String,
     pub(crate) content: Result<Content, Problem>,
 }
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// An object as it was written, without `metadata.managedFields`.
@@ -55,19 +55,20 @@ pub(crate) enum Content {
     Policy(Value),
 }
 
-/// Passes every entry of a file to `take` until that breaks. The path `-` is standard input.
-pub(crate) fn read(path: &Path, take: &mut dyn FnMut(Entry) -> ControlFlow<()>) {
-    if let Err(err) = read_file(path, take) {
+/// Passes every entry of a file to `handle` until that breaks. The path `-` is standard input.
+pub(crate) fn read(path: &Path, handle: &mut dyn FnMut(Entry) -> ControlFlow<()>) {
+    if let Err(err) = read_file(path, handle) {
         let problem = Problem::new("", format!("could not be read: {err}"));
-        // Nothing follows, so that it does not matter whether more is wanted.
-        let _ = take(Entry { place: Place::File, item: String::new(), content: Err(problem) });
+        // This is the last entry, so a break has no effect.
+        let _ =
+            handle(Entry { position: Position::File, item: String::new(), content: Err(problem) });
     }
 }
 
-fn read_file(path: &Path, take: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> std::io::Result<()> {
+fn read_file(path: &Path, handle: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> std::io::Result<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    if let Some(form) = policy::form(path, extension)? {
-        return policy::read(source::open(path)?, form, take);
+    if let Some(form) = policy::detect(path, extension)? {
+        return policy::read(source::open(path)?, form, handle);
     }
     let mut source = source::open(path)?;
     let is_json = match extension {
@@ -76,8 +77,8 @@ fn read_file(path: &Path, take: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> std
         _ => source::starts_like_json(&mut source)?,
     };
     if is_json {
-        json::read(source, take);
+        json::read(source, handle);
         return Ok(());
     }
-    yaml::read(source, take)
+    yaml::read(source, handle)
 }

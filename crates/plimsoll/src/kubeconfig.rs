@@ -14,7 +14,7 @@ pub(crate) const LEASE_NAMESPACE: &str = "default";
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<(Client, String)> {
     let kubeconfig = match kubeconfig {
         Some(path) => read(path)?,
-        None => found()?,
+        None => default_kubeconfig()?,
     };
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
@@ -22,7 +22,7 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<(Client,
     Ok((Client::try_from(config)?, namespace))
 }
 
-fn found() -> anyhow::Result<Kubeconfig> {
+fn default_kubeconfig() -> anyhow::Result<Kubeconfig> {
     if let Some(named) =
         Kubeconfig::from_env().context("could not read the kubeconfig in $KUBECONFIG")?
     {
@@ -45,9 +45,9 @@ fn read(path: &Path) -> anyhow::Result<Kubeconfig> {
 
 /// Returns the data directory: the given one, or the default.
 pub(crate) fn data_directory(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let usual =
+    let default =
         || from_env("XDG_DATA_HOME").or_else(|| home(".local/share")).map(|b| b.join("plimsoll"));
-    let found = given.map(Path::to_owned).or_else(usual);
+    let found = given.map(Path::to_owned).or_else(default);
     found.context("no data directory: set HOME, or use --data DIR")
 }
 

@@ -1,20 +1,23 @@
-//! Where do `up` and `run` listen?
+//! The listeners of `up` and `run`.
 
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use serve::allocator::Endpoint;
-use serve::tls::Files;
+use serve::tls::CertificateFiles;
 use tokio::net::TcpListener;
 
 use crate::args::AllocatorArgs;
 
-/// Listens for allocations by gRPC and REST, if that was asked for.
+/// Opens the allocator's listener for gRPC and REST, if there is an address.
 pub(crate) async fn allocator(args: &AllocatorArgs) -> anyhow::Result<Option<Endpoint>> {
     let Some(address) = args.allocator else { return Ok(None) };
-    let callers = args.allocator_callers.clone();
-    let folder = args.allocator_certificates.as_deref();
-    let tls = folder.map(|folder| Files { callers, ..Files::in_folder(folder) });
+    let client_ca = args.allocator_callers.clone();
+    let directory = args.allocator_certificates.as_deref();
+    let tls = directory.map(|directory| CertificateFiles {
+        client_ca,
+        ..CertificateFiles::in_directory(directory)
+    });
     let listener = listen(address, "--allocator").await?;
     Ok(Some(Endpoint { listener, tls, allow_anonymous: false }))
 }

@@ -1,11 +1,14 @@
-//! The `plimsoll` program: parse, wire, print.
+//! The `plimsoll` program: parses arguments and runs subcommands.
 
 mod args;
 mod commands;
 mod input;
 mod kubeconfig;
 mod listening;
+mod manifest;
 mod measuring;
+mod resources;
+mod settings;
 mod sidecar;
 
 use std::process::ExitCode;
@@ -13,54 +16,66 @@ use std::process::ExitCode;
 use clap::Parser;
 use tikv_jemallocator::Jemalloc;
 
-/// An API server is made of small trees that come and go, on other threads than they came from (decision 0006).
+/// An API server allocates many small objects and frees them on other threads (decision 0006).
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// The word by which the program is told to start another one: how children of `up` come to be.
+/// The hidden subcommand that executes another program, as the parent of the processes of `up`.
 pub(crate) const LAUNCH: &str = "launch";
 
 fn main() -> ExitCode {
-    // Before anything else, since this becomes another program.
-    let mut typed = std::env::args_os().skip(1);
-    if typed.next().is_some_and(|word| word == LAUNCH) {
-        return kubelet::launch::main(typed);
+    // Before anything else, since this replaces the process.
+    let mut raw_args = std::env::args_os().skip(1);
+    if raw_args.next().is_some_and(|word| word == LAUNCH) {
+        return kubelet::launch::main(raw_args);
     }
     let args = args::Args::parse();
-    if let Some(usual) = usual_log_level(&args.command) {
-        process::log::init(&usual, args.log_format.into());
+    if let Some(level) = default_log_level(&args.command) {
+        process::log::init(&level, args.log_format.into());
     }
-    let done = match args.command {
+    let result = match args.command {
         args::Command::Up(args) => commands::up::run(&args),
         args::Command::Run(args) => commands::run::run(&args),
+        args::Command::Apply(args) => commands::apply::run(args),
+        args::Command::Get(args) => commands::get::run(&args),
+        args::Command::Watch(args) => commands::get::run_watch(args),
+        args::Command::Delete(args) => commands::delete::run(&args),
         args::Command::Allocate(args) => commands::allocate::run(&args),
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
         args::Command::Install(args) => commands::install::run(&args),
         args::Command::SdkServer(args) => commands::sdk_server::run(&args),
         args::Command::SampleServer(args) => Ok(commands::sample_server::run(args)),
+        args::Command::SampleService(args) => commands::sample_service::run(&args),
+        args::Command::Load(args) => commands::load::run(&args),
         args::Command::Completions(args) => commands::completions::run(&args),
     };
-    done.unwrap_or_else(|err| {
-        eprintln!("plimsoll: {}", process::log::chain(&*err));
+    result.unwrap_or_else(|err| {
+        eprintln!("plimsoll: {}", cluster::explain(&*err));
         ExitCode::FAILURE
     })
 }
 
-/// Lets memory that was freed go back to the system, also when nothing is going on. It starts a thread, so that it comes after what must
-/// be done before there is one. Where the system has no such threads, memory goes back with later work.
-pub(crate) fn give_memory_back() {
+/// Returns freed memory to the system also while the process is idle. This starts a thread, so call it after everything that must run
+/// single-threaded. On systems without such threads, memory is returned with later allocations.
+pub(crate) fn enable_background_purging() {
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
 }
 
-/// Returns how much a command logs where `PLIMSOLL_LOG` says nothing; `None`: it does not log.
-fn usual_log_level(command: &args::Command) -> Option<String> {
+/// Returns the log level of a command where `PLIMSOLL_LOG` is not set; `None` if it does not log.
+fn default_log_level(command: &args::Command) -> Option<String> {
     match command {
         args::Command::Up(_) | args::Command::Run(_) => Some("info".to_owned()),
         args::Command::SdkServer(args) => Some(args.log_level.to_lowercase()),
-        args::Command::Allocate(_)
+        args::Command::Apply(_)
+        | args::Command::Get(_)
+        | args::Command::Watch(_)
+        | args::Command::Delete(_)
+        | args::Command::Allocate(_)
         | args::Command::Evaluate(_)
         | args::Command::Install(_)
         | args::Command::SampleServer(_)
+        | args::Command::SampleService(_)
+        | args::Command::Load(_)
         | args::Command::Completions(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The SDK server as a program of the embedded runtime: the image of the sidecar stands for it.
+//! The SDK server as a built-in program of the embedded kubelet, which runs it for the sidecar's image.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use kubelet::{Program, ProgramContext, ProgramPort};
 use process::Supervisor;
 use serve::sdk::{Listeners, Settings};
 
-/// Where the probes of the game server's container are answered.
+/// The port for the liveness probes of the game server's container.
 const HEALTH_PORT: u16 = 8080;
 
-/// Speaks for the game server of a pod.
+/// Runs the SDK server of a pod.
 pub(crate) struct Sidecar {
     client: Client,
     supervisor: Supervisor,
@@ -40,7 +40,7 @@ impl Program for Sidecar {
     fn run(&self, context: ProgramContext) -> BoxFuture<'static, i32> {
         let (client, supervisor) = (self.client.clone(), self.supervisor.clone());
         async move {
-            match speak(client, supervisor, &context).await {
+            match serve_sdk(client, supervisor, &context).await {
                 Ok(()) => 0,
                 Err(err) => {
                     context.log(&format!("{err:#}"));
@@ -52,7 +52,7 @@ impl Program for Sidecar {
     }
 }
 
-async fn speak(
+async fn serve_sdk(
     client: Client,
     supervisor: Supervisor,
     context: &ProgramContext,

@@ -1,8 +1,8 @@
-//! What time is it, and when is it time?
+//! The wall clock and timers, real or virtual.
 //!
-//! Two clocks are at work. The wall clock names moments: it may be set at any time, and it goes on while the machine is
+//! Two clocks are at work. The wall clock names points in time: it may be set at any time, and it continues while the machine is
 //! suspended. Timers are monotonic: they are never set, and stand still while the machine is suspended. So the wall clock is
-//! read anew at each call, and whoever waits for one of its moments looks at it again and again on the way.
+//! read again at each call, and tasks that wait for one of its times read it repeatedly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl Clock {
         (self.read)()
     }
 
-    /// Returns when a timer that waits for `at` should fire: when it has come if nobody sets the clock, and after half a minute at the
-    /// latest. Whoever is woken reads the clock, and asks again if `at` is still to come.
+    /// Returns when a timer that waits for `at` should fire: at that time if the clock is not set meanwhile, and after half a minute at the
+    /// latest. The task then reads the clock, and waits again if `at` is still to come.
     pub fn timer(&self, at: Timestamp) -> Instant {
         let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
         Instant::now() + ahead.min(LONGEST_WAIT)
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine's clock, and how far in seconds someone has set it forward.
+    /// A machine's clock, and by how many seconds it was set forward.
     fn settable() -> (Clock, Arc<AtomicI64>) {
         let (running, forward) = (Clock::virtual_at(Timestamp::UNIX_EPOCH), Arc::default());
         let offset: Arc<AtomicI64> = Arc::clone(&forward);

@@ -1,4 +1,4 @@
-//! What every long-lived process needs, whatever it does.
+//! The parts that every long-lived process needs, whatever it does.
 
 mod clock;
 pub mod listen;

@@ -1,7 +1,7 @@
-//! How do requests come in over the network?
+//! Serves HTTP on TCP and TLS listeners, within limits.
 //!
 //! Everything a client can make us hold is bounded: how many connections there are, how long a handshake, the head of a
-//! request and its body may take, and how many requests one connection has under way. A client that nobody knows yet never
+//! request and its body may take, and how many requests one connection has under way. An unauthenticated client never
 //! keeps out one that is known: when there are too many, the one that has been silent for longest is closed.
 
 mod body;
@@ -37,9 +37,9 @@ use io::Held;
 
 const STREAMS_PER_CONNECTION: u32 = 1000;
 const HEADER_LIST_SIZE: u32 = 64 << 10;
-/// How many requests a client may take back before we have looked at them.
+/// The number of requests that a client may reset before they are handled.
 const RESETS_WAITING: usize = 100;
-/// How many errors of its own making a client may cause on one connection.
+/// How many protocol errors a client may cause on one connection.
 const ERRORS_PER_CONNECTION: usize = 1000;
 const PING_EVERY: Duration = Duration::from_secs(30);
 
@@ -47,15 +47,15 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// be closed before that, or a request that is on its way is lost.
 const IDLE_FOR: Duration = Duration::from_secs(120);
 
-/// How much clients can make a listener hold.
+/// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The most connections.
     pub connections: usize,
-    /// The most connections of clients that are not known yet.
-    pub strangers: usize,
-    /// How long a client may stay unknown, from when its connection was accepted.
-    pub stranger_for: Duration,
+    /// The most connections of clients that have not authenticated.
+    pub unauthenticated: usize,
+    /// How long a client may take to authenticate, from the moment its connection was accepted.
+    pub authenticate_within: Duration,
     /// How long the body of a request may take; `None`: it is a stream that may go on.
     pub body_within: Option<Duration>,
     /// How long requests under way have once the listener stops.
@@ -66,8 +66,8 @@ impl Limits {
     /// Limits for a listener about which nothing special is known.
     pub const USUAL: Self = Self {
         connections: 4096,
-        strangers: 1024,
-        stranger_for: Duration::from_secs(10),
+        unauthenticated: 1024,
+        authenticate_within: Duration::from_secs(10),
         body_within: Some(Duration::from_secs(30)),
         finish_within: Duration::from_secs(10),
     };
@@ -82,13 +82,13 @@ pub enum Known {
     ByService,
 }
 
-/// Tells whether a client that showed these certificates is let in.
+/// Returns whether a client that showed these certificates is let in.
 pub type ClientCheck = dyn Fn(Option<&[CertificateDer<'_>]>) -> bool + Send + Sync;
 
 /// TLS for one connection. A client whose certificate was verified is known.
 #[derive(Clone)]
 pub struct Tls {
-    /// What to show, and what to ask for.
+    /// The certificate to present, and the client certificates to request.
     pub config: Arc<ServerConfig>,
     /// Whether a client with these certificates may go on; that they are genuine was checked before.
     pub admits: Arc<ClientCheck>,
@@ -109,7 +109,7 @@ pub struct Settings {
     pub tls: Option<Arc<dyn Fn() -> Tls + Send + Sync>>,
 }
 
-/// Answers requests until `stop` happens, and then lets those under way finish.
+/// Answers requests until `stop` happens, and then completes those in progress.
 pub async fn serve<S, B>(
     listener: TcpListener,
     settings: Settings,
@@ -156,11 +156,11 @@ pub async fn serve<S, B>(
             service: service.clone(),
             stopping: is_stopping.clone(),
         };
-        let stranger_for = settings.limits.stranger_for;
+        let authenticate_within = settings.limits.authenticate_within;
         tasks.spawn(async move {
             tokio::select! {
                 () = connection.serve(stream) => {}
-                () = peer.closed(stranger_for) => {}
+                () = peer.closed(authenticate_within) => {}
             }
         });
     }
@@ -170,7 +170,7 @@ pub async fn serve<S, B>(
     let _ = tokio::time::timeout(settings.limits.finish_within, finished).await;
 }
 
-/// What one connection is served with.
+/// The context of one connection.
 struct Connection<S> {
     peer: Peer,
     settings: Settings,
@@ -238,7 +238,7 @@ where
                 Ok(()) = stopping.changed() => connection.as_mut().graceful_shutdown(),
             }
         }
-        peer.settle();
+        peer.make_permanent();
     }
 }
 
@@ -257,7 +257,7 @@ fn http() -> auto::Builder<TokioExecutor> {
     server
 }
 
-/// Answers one request. A service that panics answers 500, and its connection goes on.
+/// Answers one request. If the service panics, the response is 500 and the connection stays open.
 async fn answer<S, B>(
     peer: Peer,
     settings: Settings,
@@ -273,7 +273,7 @@ where
     let mut request = request.map(|body| RequestBody::new(body, within));
     let path = request.uri().path().to_owned();
     request.extensions_mut().insert(peer);
-    // What a panic left behind is behind locks that everyone else sees too, with or without this.
+    // State that a panic leaves behind is behind locks, and visible to others with or without this.
     let answered = AssertUnwindSafe(async { service.call(request).await }).catch_unwind().await;
     let response = match answered {
         Ok(Ok(response)) => response,

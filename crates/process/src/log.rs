@@ -1,7 +1,7 @@
-//! How does the process say what it does?
+//! Log set-up.
 //!
-//! On standard error, as much as `PLIMSOLL_LOG` says: as lines for people, or as one JSON object per line. Colours are for
-//! terminals, and for those who want them there: `NO_COLOR` turns them off.
+//! On standard error, at the level of `PLIMSOLL_LOG`: as lines for people, or as one JSON object per line. Colours are for
+//! terminals, and can be turned off with `NO_COLOR`.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-/// What log lines look like.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Lines for people.
@@ -19,7 +19,7 @@ pub enum Format {
     Json,
 }
 
-/// Starts logging; `usual` says how much where `PLIMSOLL_LOG` says nothing. Panics are logged too.
+/// Starts logging; `usual` is the filter where `PLIMSOLL_LOG` is not set. Panics are logged too.
 pub fn init(usual: &str, format: Format) {
     let filter = EnvFilter::try_from_env("PLIMSOLL_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let colours =
@@ -42,12 +42,12 @@ pub fn init(usual: &str, format: Format) {
     }));
 }
 
-/// Tells whether to use colours. An empty `NO_COLOR` says nothing.
+/// Returns whether to use colours. An empty `NO_COLOR` has no effect.
 fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Returns an error and its causes as one sentence that says each of them once. Some errors have the text of their cause in their own.
+/// Returns an error and its causes as one sentence that contains each of them once. Some errors have the text of their cause in their own.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -58,7 +58,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Appends what a cause says, without what was said already.
+/// Appends the text of a cause, without what the sentence contains already.
 fn append(text: &mut String, cause: &str) {
     if cause.is_empty() || text.contains(cause) {
         return;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_whose_user_wants_them() {
+    fn colours_are_used_on_terminals_unless_disabled() {
         let no_color = |text: &'static str| Some(OsStr::new(text));
         assert!(has_colours(true, None) && has_colours(true, no_color("")));
         assert!(!has_colours(true, no_color("1")));

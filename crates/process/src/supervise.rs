@@ -1,7 +1,7 @@
-//! Is everything running that should be?
+//! Supervision of long-lived tasks.
 //!
 //! A task that is meant to run for as long as the process does may panic, or end too early. It is logged with its name and its
-//! cause; then the task is started anew after a pause, or, where that is not safe, the process is told to end.
+//! cause; then the task is restarted after a pause, or, where that is not safe, the process is stopped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// How long a task runs after a new start until it counts as well again.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 
-/// A task that ended and is not started anew.
+/// A task that ended and is not restarted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{task} ended unexpectedly: {cause}")]
 pub struct TaskEnded {
@@ -42,7 +42,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Tasks {
-    /// Tasks end now because they are told to.
+    /// Tasks are being stopped.
     is_stopping: bool,
     last_number: u64,
     by_number: BTreeMap<u64, Task>,
@@ -74,7 +74,7 @@ impl Supervisor {
         Self { shared: Arc::new(Shared { tasks: Mutex::default(), ended }) }
     }
 
-    /// Runs what `work` returns, and again whenever it ends. Each start begins by looking at everything anew.
+    /// Runs what `work` returns, and again whenever it ends. Each start has to read its state again.
     pub fn spawn<F, Fut>(&self, name: impl Into<String>, work: F) -> Supervised
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -116,7 +116,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs `work` on a thread of its own; the process has to end when it panics.
+    /// Runs `work` on a thread of its own; the process ends if it panics.
     pub fn spawn_thread(
         &self,
         name: &str,
@@ -132,18 +132,18 @@ impl Supervisor {
         })
     }
 
-    /// Notes that tasks end from now on because they are told to.
+    /// Marks the shutdown: from now on the end of a task is expected.
     pub fn stop(&self) {
         self.shared.tasks().is_stopping = true;
     }
 
-    /// Returns what is wrong: each task that is not running, and each that was started anew a moment ago. Nothing: all is well.
+    /// Returns the problems: tasks that are not running, or that were restarted a moment ago.
     pub fn problems(&self) -> Vec<String> {
         let tasks = self.shared.tasks();
         tasks.by_number.values().filter_map(Task::problem).collect()
     }
 
-    /// Waits until a task ended that is not started anew.
+    /// Waits until a task ends that is not restarted.
     pub async fn ended(&self) -> TaskEnded {
         let mut ended = self.shared.ended.subscribe();
         loop {
@@ -191,12 +191,12 @@ async fn outcome(work: impl Future<Output = ()>) -> String {
     }
 }
 
-/// Runs `work`, and returns what a panic in it said. Whatever `work` shares with others has to bear that it breaks off anywhere.
+/// Runs `work`, and returns the message of a panic in it. Whatever `work` shares with others has to bear that it breaks off anywhere.
 pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| panic_text(&*panic))
 }
 
-/// Returns what a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -221,7 +221,7 @@ impl Shared {
         self.tasks().by_number.remove(&number);
     }
 
-    /// Notes that a task ended for good.
+    /// Records that a task ended for good.
     fn end(&self, number: u64, cause: &str) {
         let mut tasks = self.tasks();
         let Some(task) = tasks.unexpected(number) else { return };
@@ -236,7 +236,7 @@ impl Shared {
         });
     }
 
-    /// Notes that a task ended, and returns how long to wait before it is started anew; `None`: it was told to end.
+    /// Records that a task ended, and returns the delay before its restart; `None` during shutdown.
     fn fail(&self, number: u64, cause: &str) -> Option<Duration> {
         let mut tasks = self.tasks();
         let task = tasks.unexpected(number)?;
@@ -265,7 +265,7 @@ impl Shared {
 }
 
 impl Tasks {
-    /// Returns a task that ended, unless it was told to.
+    /// Returns a task that ended unexpectedly.
     fn unexpected(&mut self, number: u64) -> Option<&mut Task> {
         if self.is_stopping {
             self.by_number.remove(&number);
@@ -297,15 +297,15 @@ impl Supervised {
         }
     }
 
-    /// Waits until the task has ended, which it is told to do in its own way.
+    /// Waits until the task has ended, after its own stop signal.
     pub async fn finished(mut self) {
         if let Some(task) = self.release() {
-            // A panic on the way out was printed, and nobody needs the task any more.
+            // A panic while it stops was logged, and the task is not needed any more.
             let _ = task.await;
         }
     }
 
-    /// Lets the task go on without being watched over: it is told to end in its own way.
+    /// Stops supervising the task, which has a stop signal of its own.
     pub fn detach(mut self) {
         self.release();
     }

@@ -1,15 +1,18 @@
 //! Binds pods to nodes.
 //!
 //! A client of the Kubernetes API like any controller: it watches pods, nodes, namespaces and storage, decides with the predicates
-//! that decisions about nodes use, and binds each pending pod to the node that suits it best. A pod that fits on no node gets the
-//! condition and the event that kube-scheduler would give it, and is decided again when something changes that could let it in.
+//! that decisions about nodes use, and binds each pending pod to the best node. A pod that fits on no node gets the
+//! condition and the event that kube-scheduler would give it, and is decided again when something changes that could let it in. If
+//! less important pods are in its way, they are deleted.
 
 mod message;
 mod placement;
+mod preemption;
 mod queue;
 mod scoring;
 mod state;
 mod storage;
+mod victims;
 mod watched_pod;
 mod watches;
 mod write;
@@ -41,7 +44,7 @@ pub struct Settings {
     pub clock: Clock,
     /// Where the jitter of retries comes from.
     pub random: Random,
-    /// What restarts the scheduler should it ever panic.
+    /// Restarts the scheduler after a panic.
     pub supervisor: Supervisor,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use decide::nodes::Refusal;
 
-/// Returns the message of an unschedulable pod from what each node said, and how many nodes are not ready.
+/// Returns the message of an unschedulable pod from the refusals of all nodes, and how many nodes are not ready.
 pub(crate) fn unschedulable(refusals: impl Iterator<Item = Refusal>, not_ready: usize) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for refusal in refusals {
@@ -39,12 +39,14 @@ fn reason(refusal: &Refusal) -> String {
         Refusal::TopologySpread(_) => "node(s) didn't match pod topology spread constraints",
         Refusal::PodAffinity(_) => "node(s) didn't match pod affinity rules",
         Refusal::PodAntiAffinity(_) => "node(s) didn't match pod anti-affinity rules",
-        // What is said of groups, and never of a node.
+        // Reasons of node groups, never of a node.
         Refusal::AtMaxSize(_)
         | Refusal::LimitReached(_)
         | Refusal::BackedOff
         | Refusal::Unhealthy
-        | Refusal::NoTemplate => return refusal.to_string(),
+        | Refusal::ClusterUnhealthy
+        | Refusal::NoTemplate
+        | Refusal::NotPlanned => return refusal.to_string(),
     };
     text.to_owned()
 }

@@ -1,4 +1,4 @@
-//! Of the nodes that would take a pod, which suits it best?
+//! Scores the feasible nodes of a pod.
 //!
 //! The basics of kube-scheduler's scores, each from 0 to 100 over the nodes that are compared: what the pod prefers of other pods and
 //! of nodes counts twice, taints that are better avoided three times, free room once.
@@ -65,7 +65,7 @@ impl<'a> NodeScorer<'a> {
         }
     }
 
-    /// Returns the node that suits a pod best; of equals, the first by name.
+    /// Returns the best node for a pod; of equals, the first by name.
     pub(crate) fn best(
         &mut self,
         snapshot: &Snapshot<'_>,
@@ -102,7 +102,7 @@ impl<'a> NodeScorer<'a> {
         if fitting.len() < 2 {
             return fitting.first().copied();
         }
-        let nodes: Vec<&Node> = fitting.iter().map(|id| snapshot.looks(*id)).collect();
+        let nodes: Vec<&Node> = fitting.iter().map(|id| snapshot.node_spec(*id)).collect();
         let scores =
             |score: &dyn Fn(&Node) -> i64| normalize(nodes.iter().map(|n| score(n)).collect());
         let pod_affinity = scores(&|node| self.pod_affinity(node, preferences));

@@ -1,4 +1,4 @@
-//! What the scheduler knows of the cluster: nodes with what their pods take, pending pods, namespaces and storage.
+//! The scheduler's view of the cluster: nodes with the requests of their pods, pending pods, namespaces and storage.
 //!
 //! A pod that was decided for a node counts as on it at once, before the API server has answered: it is assumed, until the watch
 //! confirms it or its binding fails.
@@ -9,16 +9,19 @@ mod pods;
 mod tests;
 mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::nodes::ClusterObjects;
 use cluster::Key;
-use decide::nodes::Node;
+use decide::nodes::{Budget, Node, Scheduling};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::CSINode;
 use process::Random;
 use tokio::time::Instant;
 
+use crate::preemption;
 use crate::queue::SchedulingQueue;
 use crate::storage::{self, Storage};
 use crate::watches::{Delta, ListTracker, WatchEvent};
@@ -47,6 +50,11 @@ pub(crate) struct ClusterState {
     /// How many pods have affinity, spread constraints or volumes, so that it matters where each single pod is.
     pub(crate) constrained_pods: usize,
     pub(crate) queue: SchedulingQueue,
+    budgets: BTreeMap<Key, Budget>,
+    /// The pending pods for which room is being made on a node.
+    pub(crate) nominated: BTreeSet<Key>,
+    /// How many pods on nodes have each priority.
+    priorities: BTreeMap<i32, usize>,
 }
 
 #[derive(Default)]
@@ -58,17 +66,18 @@ struct Lists {
     volumes: ListTracker,
     classes: ListTracker,
     csi_nodes: ListTracker,
+    budgets: ListTracker,
 }
 
 impl Lists {
-    fn all(&self) -> [&ListTracker; 7] {
-        let Self { pods, nodes, namespaces, claims, volumes, classes, csi_nodes } = self;
-        [pods, nodes, namespaces, claims, volumes, classes, csi_nodes]
+    fn all(&self) -> [&ListTracker; 8] {
+        let Self { pods, nodes, namespaces, claims, volumes, classes, csi_nodes, budgets } = self;
+        [pods, nodes, namespaces, claims, volumes, classes, csi_nodes, budgets]
     }
 }
 
 impl ClusterState {
-    /// Knows nothing yet.
+    /// Returns an empty state.
     pub(crate) fn new(scheduler_name: &str, random: Random) -> Self {
         Self {
             scheduler_name: scheduler_name.into(),
@@ -84,6 +93,9 @@ impl ClusterState {
             affinity: AffinityCounts::default(),
             constrained_pods: 0,
             queue: SchedulingQueue::default(),
+            budgets: BTreeMap::new(),
+            nominated: BTreeSet::new(),
+            priorities: BTreeMap::new(),
         }
     }
 
@@ -113,6 +125,10 @@ impl ClusterState {
             WatchEvent::CsiNode(event) => {
                 let delta = self.lists.csi_nodes.delta(*event);
                 delta.into_iter().for_each(|delta| self.apply_csi_node(delta));
+            }
+            WatchEvent::Budget(event) => {
+                let delta = self.lists.budgets.delta(*event);
+                delta.into_iter().for_each(|delta| self.apply_budget(delta));
             }
             WatchEvent::Claim(event) => {
                 if let Some(delta) = self.lists.claims.delta(*event) {
@@ -145,7 +161,7 @@ impl ClusterState {
                 }
                 self.nodes.insert(key.name, node);
             }
-            // Its loss is news to pods that fit nowhere: their message counts the nodes.
+            // The messages of unschedulable pods count the nodes.
             Delta::Remove(key) => {
                 self.nodes.remove(&key.name);
                 self.queue.activate_unschedulable();
@@ -174,6 +190,38 @@ impl ClusterState {
                 self.queue.activate_unschedulable();
             }
         }
+    }
+
+    /// Takes in a disruption budget. It decides only about victims, so no pod is decided again for it.
+    fn apply_budget(&mut self, delta: Delta<PodDisruptionBudget>) {
+        match delta {
+            Delta::Upsert(key, object) => {
+                let objects =
+                    ClusterObjects { budgets: vec![&object], ..ClusterObjects::default() };
+                self.budgets.extend(objects.cluster().budgets.pop().map(|budget| (key, budget)));
+            }
+            Delta::Remove(key) => drop(self.budgets.remove(&key)),
+            Delta::Retain(listed) => self.budgets.retain(|key, _| listed.contains(key)),
+        }
+    }
+
+    /// Returns the disruption budgets.
+    pub(crate) fn budgets(&self) -> Vec<Budget> {
+        self.budgets.values().cloned().collect()
+    }
+
+    /// Whether a pod on some node is less important than this.
+    pub(crate) fn has_pods_below(&self, priority: i32) -> bool {
+        self.priorities.first_key_value().is_some_and(|(lowest, _)| *lowest < priority)
+    }
+
+    /// Whether a pod on a node is less important than this, and is being deleted.
+    pub(crate) fn has_terminating_below(&self, node: &str, priority: i32) -> bool {
+        self.pods.values().any(|cached| {
+            cached.pod.spec.terminating
+                && cached.pod.scheduling == Scheduling::On(node.into())
+                && preemption::priority(&cached.pod) < priority
+        })
     }
 
     fn apply_namespace(&mut self, delta: Delta<core::Namespace>) {

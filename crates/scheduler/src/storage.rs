@@ -52,7 +52,7 @@ pub(crate) fn has_claims(pod: &Pod) -> bool {
 pub(crate) fn apply<K: Resource>(objects: &mut BTreeMap<Key, K>, delta: Delta<K>) {
     match delta {
         Delta::Upsert(key, mut object) => {
-            // Nobody reads them, and they are often the larger part.
+            // They are not read, and they are often the larger part.
             object.meta_mut().managed_fields = None;
             objects.insert(key, object);
         }

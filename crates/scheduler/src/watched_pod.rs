@@ -1,6 +1,6 @@
 //! A pod as its watch delivers it.
 //!
-//! Most events about a pod say that its status changed. So only the fields that may change and matter to scheduling are decoded; all
+//! Most events about a pod are changes of its status. So only the fields that may change and matter to scheduling are decoded; all
 //! else stays text until it is needed, which is once for most pods.
 
 use std::borrow::Cow;
@@ -27,6 +27,8 @@ pub(crate) struct WatchedPod {
     /// It has succeeded or failed: it takes no room any more.
     pub(crate) is_finished: bool,
     pub(crate) scheduled: Option<ScheduledCondition>,
+    /// The node on which room is being made for it.
+    pub(crate) nominated: Option<Box<str>>,
     text: Arc<str>,
 }
 
@@ -82,6 +84,7 @@ impl<'de> Deserialize<'de> for WatchedPod {
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
             is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             scheduled: conditions.find(|c| &*c.type_ == "PodScheduled"),
+            nominated: status.nominated_node_name.filter(|name| !name.is_empty()),
             text: text.into(),
         })
     }
@@ -115,8 +118,10 @@ struct HeadSpec {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct HeadStatus {
     phase: Option<Box<str>>,
+    nominated_node_name: Option<Box<str>>,
     conditions: Option<Vec<ScheduledCondition>>,
 }
 

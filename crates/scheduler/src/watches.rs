@@ -1,4 +1,4 @@
-//! What the scheduler watches, as one stream of changes.
+//! The scheduler's watches, as one stream of changes.
 
 use std::collections::HashSet;
 
@@ -6,6 +6,7 @@ use cluster::{Key, Undecoded, watch};
 use futures::stream::{BoxStream, select_all};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
@@ -22,6 +23,7 @@ pub(crate) enum WatchEvent {
     Volume(Box<Event<Undecoded<PersistentVolume>>>),
     StorageClass(Box<Event<Undecoded<StorageClass>>>),
     CsiNode(Box<Event<Undecoded<CSINode>>>),
+    Budget(Box<Event<Undecoded<PodDisruptionBudget>>>),
 }
 
 /// Watches everything that scheduling depends on, without end.
@@ -32,6 +34,7 @@ pub(crate) fn watch_all(
     select_all([
         watch_kind(client, random, WatchEvent::Namespace),
         watch_kind(client, random, WatchEvent::CsiNode),
+        watch_kind(client, random, WatchEvent::Budget),
         watch_kind(client, random, WatchEvent::Node),
         watch_kind(client, random, WatchEvent::StorageClass),
         watch_kind(client, random, WatchEvent::Volume),

@@ -1,11 +1,11 @@
-//! What the scheduler writes: bindings, and why a pod has no node.
+//! The scheduler's writes: bindings, conditions of pods without a node, and the deletion of preempted pods.
 
 use std::time::Duration;
 
 use cluster::{EventRecorder, EventType, Key, error};
 use k8s_openapi::api::core::v1::{Binding, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource as _};
 use process::Clock;
 use serde::de::IgnoredAny;
@@ -30,15 +30,22 @@ pub(crate) struct PodRef {
 pub(crate) enum PodWrite {
     /// Binds it to a node.
     Bind { pod: PodRef, node: Box<str> },
-    /// Sets the condition that says why no node takes it.
-    MarkUnschedulable {
-        pod: PodRef,
-        /// The version that was decided on: a newer pod wins.
-        resource_version: Option<String>,
-        message: String,
-        /// Since when no node has taken it; `None`: since now.
-        unschedulable_since: Option<Time>,
-    },
+    /// Sets the condition with the reason why it is unschedulable.
+    MarkUnschedulable { pod: PodRef, why: Unschedulable },
+}
+
+/// Why no node takes a pod, and how room is made for it.
+#[derive(Debug)]
+pub(crate) struct Unschedulable {
+    /// The version that was decided on: a newer pod wins.
+    pub(crate) resource_version: Option<String>,
+    pub(crate) message: String,
+    /// Since when no node has taken it; `None`: since now.
+    pub(crate) since: Option<Time>,
+    /// The node on which room is made.
+    pub(crate) nominated: Option<Box<str>>,
+    /// The pods that are deleted there.
+    pub(crate) victims: Vec<PodRef>,
 }
 
 impl PodWrite {
@@ -49,7 +56,7 @@ impl PodWrite {
     }
 }
 
-/// What became of a write.
+/// The outcome of a write.
 pub(crate) enum WriteOutcome {
     Bound,
     /// The pod as the write left it.
@@ -74,7 +81,7 @@ impl Writer {
             Ok(Err(error)) => {
                 let key = &write.pod().key;
                 let explained = error::explain(&error);
-                // The pod was deleted, or somebody else wrote to it: the watch will tell.
+                // The pod was deleted, or another client wrote to it: the watch delivers the change.
                 if matches!(error::status_code(&error), Some(404 | 409)) {
                     tracing::debug!(%key, error = %explained, "pod has changed; deciding again");
                 } else {
@@ -99,11 +106,13 @@ impl Writer {
                 self.record(pod, EventType::Normal, "Scheduled", note);
                 Ok(WriteOutcome::Bound)
             }
-            PodWrite::MarkUnschedulable { pod, resource_version, message, unschedulable_since } => {
-                let version = resource_version.as_deref();
-                let since = unschedulable_since.as_ref();
-                let answer = self.mark_unschedulable(pod, version, message, since).await?;
-                let mut note = message.clone();
+            PodWrite::MarkUnschedulable { pod, why } => {
+                let node = why.nominated.as_deref().unwrap_or_default();
+                for victim in &why.victims {
+                    self.preempt(victim, pod, node).await?;
+                }
+                let answer = self.mark_unschedulable(pod, why).await?;
+                let mut note = why.message.clone();
                 note.truncate(note.floor_char_boundary(LONGEST_NOTE));
                 self.record(pod, EventType::Warning, "FailedScheduling", note);
                 Ok(WriteOutcome::Marked(answer.into()))
@@ -136,25 +145,55 @@ impl Writer {
     async fn mark_unschedulable(
         &self,
         pod: &PodRef,
-        resource_version: Option<&str>,
-        message: &str,
-        since: Option<&Time>,
+        why: &Unschedulable,
     ) -> kube::Result<WatchedPod> {
+        let Unschedulable { resource_version, message, since, nominated, .. } = why;
         let api: Api<WatchedPod> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         let now = Time(self.clock.now());
         let condition = json!({
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-            "lastProbeTime": null, "lastTransitionTime": since.unwrap_or(&now),
+            "lastProbeTime": null, "lastTransitionTime": since.as_ref().unwrap_or(&now),
         });
         let patch = json!({
             "metadata": {"uid": pod.uid, "resourceVersion": resource_version},
-            "status": {"conditions": [condition]},
+            "status": {"conditions": [condition], "nominatedNodeName": nominated},
         });
-        let params = PatchParams {
-            field_manager: Some(self.scheduler_name.clone()),
-            ..PatchParams::default()
-        };
+        let params = self.patch_params();
         api.patch_status(&pod.key.name, &params, &Patch::Strategic(patch)).await
+    }
+
+    fn patch_params(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.scheduler_name.clone()), ..PatchParams::default() }
+    }
+
+    /// Deletes a pod with its grace period, so that a more important one has room. It may be gone already.
+    async fn preempt(&self, victim: &PodRef, preemptor: &PodRef, node: &str) -> kube::Result<()> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &victim.key.namespace);
+        let name = &victim.key.name;
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": format!("{}: preempting to accommodate a higher priority pod", self.scheduler_name),
+            "lastProbeTime": null, "lastTransitionTime": Time(self.clock.now()),
+        });
+        let patch = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}});
+        let marked = api.patch_status(name, &self.patch_params(), &Patch::Strategic(patch)).await;
+        let preconditions =
+            Preconditions { uid: Some(victim.uid.to_string()), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = match marked {
+            Ok(_) => api.delete(name, &params).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match deleted {
+            // Another pod may have its name by now.
+            Err(error) if matches!(error::status_code(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let note = format!("Preempted by pod {} on node {node}", preemptor.uid);
+                self.record(victim, EventType::Normal, "Preempted", note);
+                Ok(())
+            }
+        }
     }
 
     fn record(&self, pod: &PodRef, event_type: EventType, reason: &str, note: String) {

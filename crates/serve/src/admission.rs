@@ -1,7 +1,7 @@
 //! Admission webhooks: defaults and validation of our kinds on a cluster, as the embedded engine has them built in.
 //!
-//! `/mutate` fills in, `/validate` refuses. What is wrong passes `/mutate`, so that `/validate`, or the schema before it, says
-//! so.
+//! `/mutate` applies defaults, `/validate` rejects invalid objects. `/mutate` lets invalid objects pass, so that `/validate`,
+//! or the schema before it, reports the error.
 
 mod patch;
 
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 /// The largest review: an object may have 3 MiB, and there may be two of them.
 const BODY_LIMIT: usize = 8 << 20;
 
-/// Gives the service that a cluster's webhook configurations point to.
+/// Returns the routes that a cluster's webhook configurations point to.
 pub fn router(clock: Clock) -> Router {
-    let reviewing = |work: fn(&Request, Timestamp) -> Value| {
+    let reviewed_by = |work: fn(&Request, Timestamp) -> Value| {
         let clock = clock.clone();
         post(async move |body| review(body, work, clock.now()))
     };
     Router::new()
-        .route("/mutate", reviewing(mutate))
-        .route("/validate", reviewing(validate))
+        .route("/mutate", reviewed_by(mutate))
+        .route("/validate", reviewed_by(validate))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
@@ -36,13 +36,13 @@ struct Review {
     request: Request,
 }
 
-/// What the API server asks about.
+/// The request of an AdmissionReview.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Request {
     uid: String,
     kind: GroupVersionKind,
-    /// The name of the object; empty while the API server has yet to make one up.
+    /// The name of the object; empty before the API server has generated one.
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -59,20 +59,20 @@ struct GroupVersionKind {
 }
 
 impl Request {
-    /// Finds what to do with the object; `None` for kinds that are not ours, and for deletions.
+    /// Returns the kind of the object; `None` for kinds of others, and for deletions.
     fn kind(&self) -> Option<&'static Kind> {
         let GroupVersionKind { group, version, kind } = &self.kind;
         api::find(Some(&format!("{group}/{version}")), kind).filter(|_| self.object.is_object())
     }
 
-    /// Returns the object as it would be stored.
+    /// Returns the object with defaults, as it would be stored.
     fn admitted(&self, kind: &Kind, now: Timestamp) -> Result<Value, Vec<Problem>> {
         let mut object = self.object.clone();
         (kind.admit)(&mut object, &self.admission(now))?;
         Ok(object)
     }
 
-    /// Returns the object without what its sender did not mean to say.
+    /// Returns the object without empty values that stand for unset fields.
     fn prepared(&self, kind: &Kind, now: Timestamp) -> Value {
         let mut object = self.object.clone();
         (kind.prepare)(&mut object, &self.admission(now));
@@ -93,20 +93,20 @@ fn review(
     let Json(Review { request }) = body.map_err(|err| {
         (err.status(), format!("expected an AdmissionReview: {}", err.body_text()))
     })?;
-    let mut response = work(&request, now);
-    response["uid"] = request.uid.into();
-    let answer = json!({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
+    let mut verdict = work(&request, now);
+    verdict["uid"] = request.uid.into();
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": verdict,
     });
-    Ok(Json(answer))
+    Ok(Json(review))
 }
 
 fn mutate(request: &Request, now: Timestamp) -> Value {
     let allowed = json!({"allowed": true});
     let Some(kind) = request.kind() else { return allowed };
-    // Of an object that will be refused, the schema should not find fault with what nobody set.
-    let settled = request.admitted(kind, now).unwrap_or_else(|_| request.prepared(kind, now));
-    match patch::between(&request.object, &settled) {
+    // The schema must not reject empty values of an invalid object before `/validate` reports the real error.
+    let desired = request.admitted(kind, now).unwrap_or_else(|_| request.prepared(kind, now));
+    match patch::between(&request.object, &desired) {
         changes if changes.is_empty() => allowed,
         changes => json!({
             "allowed": true, "patchType": "JSONPatch", "patch": patch::encode(&changes),
@@ -144,47 +144,50 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_is_filled_in_by_a_patch() {
-        let asked = fleet(1, json!({"name": "game", "image": "game:1"}));
-        let answer = mutate(&asked, Timestamp::UNIX_EPOCH);
-        assert_eq!((&answer["allowed"], &answer["patchType"]), (&json!(true), &json!("JSONPatch")));
-        let admitted = asked.admitted(asked.kind().unwrap(), Timestamp::UNIX_EPOCH).unwrap();
-        let changes = patch::between(&asked.object, &admitted);
+    fn a_fleet_gets_its_defaults_by_a_patch() {
+        let request = fleet(1, json!({"name": "game", "image": "game:1"}));
+        let response = mutate(&request, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (&response["allowed"], &response["patchType"]),
+            (&json!(true), &json!("JSONPatch"))
+        );
+        let admitted = request.admitted(request.kind().unwrap(), Timestamp::UNIX_EPOCH).unwrap();
+        let changes = patch::between(&request.object, &admitted);
         let strategy = changes.iter().find(|change| change["path"] == "/spec/strategy").unwrap();
         assert_eq!(strategy["value"]["type"], "RollingUpdate");
-        assert_eq!(validate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+        assert_eq!(validate(&request, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
     }
 
     #[test]
-    fn a_bad_fleet_passes_the_one_and_is_refused_by_the_other_with_its_field() {
-        let asked = fleet(-1, json!({"name": "game", "image": "game:1"}));
-        assert_eq!(mutate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
-        let answer = validate(&asked, Timestamp::UNIX_EPOCH);
-        assert_eq!(answer["allowed"], false);
-        let status = &answer["status"];
+    fn an_invalid_fleet_passes_mutate_and_is_rejected_by_validate_with_its_field() {
+        let request = fleet(-1, json!({"name": "game", "image": "game:1"}));
+        assert_eq!(mutate(&request, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+        let response = validate(&request, Timestamp::UNIX_EPOCH);
+        assert_eq!(response["allowed"], false);
+        let status = &response["status"];
         assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
         assert_eq!(status["details"]["causes"][0]["field"], "spec.replicas");
     }
 
     #[test]
-    fn the_schema_finds_no_fault_with_what_nobody_set_in_a_fleet_that_will_be_refused() {
-        let mut asked = fleet(1, json!({"name": "game", "image": "game:1"}));
-        asked.object["spec"]["scheduling"] = "".into();
-        asked.object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
-        let answer = mutate(&asked, Timestamp::UNIX_EPOCH);
+    fn empty_values_are_removed_from_an_invalid_fleet_before_the_schema_checks_it() {
+        let mut request = fleet(1, json!({"name": "game", "image": "game:1"}));
+        request.object["spec"]["scheduling"] = "".into();
+        request.object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 0}});
+        let response = mutate(&request, Timestamp::UNIX_EPOCH);
         let patch = patch::encode(&[json!({"op": "remove", "path": "/spec/scheduling"})]);
-        assert_eq!(answer["patch"], patch);
-        let causes = &validate(&asked, Timestamp::UNIX_EPOCH)["status"]["details"]["causes"];
+        assert_eq!(response["patch"], patch);
+        let causes = &validate(&request, Timestamp::UNIX_EPOCH)["status"]["details"]["causes"];
         assert_eq!(causes[0]["field"], "spec.strategy.rollingUpdate.maxSurge");
     }
 
     #[test]
-    fn what_is_not_ours_and_what_is_being_deleted_passes() {
+    fn other_kinds_and_deletions_are_allowed() {
         let pod = request("/v1", "Pod", json!({"spec": {}}));
         let deleted = request("agones.dev/v1", "Fleet", Value::Null);
-        for asked in [pod, deleted] {
-            assert_eq!(mutate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
-            assert_eq!(validate(&asked, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+        for request in [pod, deleted] {
+            assert_eq!(mutate(&request, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
+            assert_eq!(validate(&request, Timestamp::UNIX_EPOCH), json!({"allowed": true}));
         }
     }
 }

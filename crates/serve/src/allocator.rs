@@ -1,4 +1,4 @@
-//! The allocator: which game server a caller gets, and the write that makes it so.
+//! The allocator: chooses a game server for each request, and writes the allocation.
 //!
 //! ```text
 //!  Kubernetes ─┐
@@ -31,7 +31,7 @@ use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocatio
 use cluster::{CachedKind, Caches, Subscription};
 use decide::allocation::Request;
 use kube::Client;
-use process::{Clock, Supervised, Supervisor};
+use process::{Clock, Random, Supervised, Supervisor};
 use tokio::sync::oneshot;
 
 use answer::without_server;
@@ -40,26 +40,27 @@ use completion::RunToCompletion;
 pub use concurrency::Bounds;
 use concurrency::ConcurrencyLimit;
 use events::Events;
-pub use record::{Measured, Recorder};
-pub use serve::{Endpoint, Endpoints, ServeError, aggregated, matchmakers, serve};
+pub use record::{AllocationRecord, AllocationRecorder};
+pub use serve::{Endpoint, Endpoints, ServeError, aggregated_router, serve, serve_matchmakers};
 
 /// The kinds that an allocator needs in the caches.
 pub const REQUIRED_KINDS: [CachedKind; 2] = [CachedKind::GameServer, CachedKind::Node];
 
-/// How an allocator is set up. It replaces a game server whose text the cache keeps, since kube-apiserver spends a tenth less on that, and sends
-/// a merge patch for others.
+/// The settings of an allocator.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How many allocations are in progress, and how many may wait.
     pub bounds: Bounds,
-    /// How many servers are tried for one request before the answer is `Contention`.
+    /// How many servers are tried for one request before the response is `Contention`.
     pub tries: u32,
-    /// Whether events are sent.
+    /// Whether to send events.
     pub events: bool,
-    /// Counts every allocation.
-    pub recorder: Option<Recorder>,
+    /// Records every allocation.
+    pub recorder: Option<AllocationRecorder>,
     /// The clock.
     pub clock: Clock,
+    /// The source of random numbers.
+    pub random: Random,
     /// Supervises the allocator's tasks.
     pub supervisor: Supervisor,
 }
@@ -73,33 +74,34 @@ impl Default for Settings {
             events: true,
             recorder: None,
             clock: Clock::system(),
+            random: Random::system(),
             supervisor: Supervisor::new(),
         }
     }
 }
 
-/// Why there is no answer.
+/// Why an allocation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// The request cannot be meant.
+pub enum AllocationError {
+    /// The request is invalid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<api::Problem>),
-    /// More is asked than can be done.
+    /// Too many requests are waiting.
     #[error("too many concurrent requests: the queue of namespace `{0}` is full")]
     Overloaded(Arc<str>),
-    /// The API refused the write, or did not answer.
-    #[error("could not write to a game server")]
+    /// The API rejected the write, or did not respond.
+    #[error("could not update a game server")]
     Write(#[source] Arc<kube::Error>),
-    /// Other clusters were asked for, and nothing says which.
+    /// Multi-cluster allocation was requested without a policy.
     #[error("no multi-cluster allocation policy is specified for namespace `{0}`")]
     NoPolicy(Arc<str>),
-    /// Another cluster did not give a server.
+    /// Another cluster did not allocate a server.
     #[error("{endpoint}: {}", status.message())]
     Remote {
-        /// Who was asked last.
+        /// The endpoint that was tried last.
         endpoint: String,
-        /// What it said.
+        /// Its response.
         status: Box<tonic::Status>,
     },
 }
@@ -108,11 +110,11 @@ pub enum Refusal {
 #[derive(Clone)]
 pub struct Allocator {
     shared: Arc<Shared>,
-    _following: Arc<Following>,
+    _background: Arc<Background>,
 }
 
-/// What keeps the claim table up to date.
-struct Following {
+/// The subscriptions and tasks that keep the claim table up to date.
+struct Background {
     _subscriptions: [Subscription; 2],
     _tasks: [Supervised; 2],
 }
@@ -129,17 +131,16 @@ struct Shared {
 
 impl Allocator {
     /// Subscribes to the caches, which have to follow [`REQUIRED_KINDS`], and waits until all game servers are known. An allocator that may
-    /// not list nodes takes all of them for ready.
+    /// not list nodes assumes that all of them are ready.
     pub async fn start(client: Client, caches: Arc<Caches>, settings: Settings) -> Self {
-        let (events, sending) =
-            Events::new(client.clone(), settings.clock.clone(), settings.events);
+        let (events, sending) = Events::new(client.clone(), &settings);
         let claims = Arc::new(Mutex::new(ClaimTable::default()));
         let subscriptions = subscribe(&caches, &claims);
         let tasks = [
             settings.supervisor.spawn("events of allocations", sending),
             settings.supervisor.spawn("game servers with unknown writes", {
                 let (caches, claims) = (Arc::clone(&caches), Arc::clone(&claims));
-                move || restore_withheld(Arc::clone(&caches), Arc::clone(&claims))
+                move || release_quarantined(Arc::clone(&caches), Arc::clone(&claims))
             }),
         ];
         caches.nodes.synced_or_failed().await;
@@ -147,17 +148,17 @@ impl Allocator {
         let limit = ConcurrencyLimit::new(settings.bounds);
         let channels = clusters::Channels::default();
         let shared = Shared { client, caches, settings, claims, limit, events, channels };
-        let following = Following { _subscriptions: subscriptions, _tasks: tasks };
-        Self { shared: Arc::new(shared), _following: Arc::new(following) }
+        let background = Background { _subscriptions: subscriptions, _tasks: tasks };
+        Self { shared: Arc::new(shared), _background: Arc::new(background) }
     }
 
-    /// Allocates a game server for an allocation that was admitted. A caller that stops waiting before the write costs nothing; a write that
-    /// was sent is finished.
+    /// Allocates a game server for an admitted allocation. If the future is dropped before the write is sent, nothing is allocated; a
+    /// write that was sent is finished.
     pub async fn allocate(
         &self,
         allocation: &GameServerAllocation,
-    ) -> Result<GameServerAllocationStatus, Refusal> {
-        let asked_at = Instant::now();
+    ) -> Result<GameServerAllocationStatus, AllocationError> {
+        let started_at = Instant::now();
         let mut tries = None;
         let answer = if allocation.spec.multi_cluster_setting.enabled {
             clusters::allocate(self, allocation, &mut tries).await
@@ -165,26 +166,26 @@ impl Allocator {
             self.allocate_here(allocation, &mut tries).await
         };
         if let Some(recorder) = &self.shared.settings.recorder {
-            recorder.record(allocation, &answer, asked_at.elapsed(), tries);
+            recorder.record(allocation, &answer, started_at.elapsed(), tries);
         }
         answer
     }
 
-    /// Allocates a game server of this cluster, and counts how many were tried for it.
+    /// Allocates a game server of this cluster, and counts the attempts.
     async fn allocate_here(
         &self,
         allocation: &GameServerAllocation,
         tries: &mut Option<u32>,
-    ) -> Result<GameServerAllocationStatus, Refusal> {
-        let request = Arc::new(allocation.view(fastrand::u64(..)));
-        let full = |_| Refusal::Overloaded(Arc::clone(&request.namespace));
+    ) -> Result<GameServerAllocationStatus, AllocationError> {
+        let request = Arc::new(allocation.view(self.shared.settings.random.u64()));
+        let full = |_| AllocationError::Overloaded(Arc::clone(&request.namespace));
         let permit = Arc::new(self.shared.limit.acquire(&request.namespace).await.map_err(full)?);
         let mut failed = None;
         for attempt in 0..self.shared.settings.tries.max(1) {
             let (answer, outcome) = oneshot::channel();
             let claim =
                 Claim { request: Arc::clone(&request), answer, permit: Arc::clone(&permit) };
-            let chosen = self.shared.claims().claim(claim, skip(attempt), self.shared.now());
+            let chosen = self.shared.claims().claim(claim, self.skip(attempt), self.shared.now());
             match chosen {
                 Err(_) => return Ok(without_server(AllocationState::UnAllocated)),
                 Ok(None) => {}
@@ -207,30 +208,30 @@ impl Allocator {
             }
         }
         match failed {
-            Some(err) => Err(Refusal::Write(err)),
+            Some(err) => Err(AllocationError::Write(err)),
             None => Ok(without_server(AllocationState::Contention)),
         }
     }
 
-    /// Counts the servers that are Ready and not claimed by this allocator. It visits every one.
+    /// Returns how many servers to skip. Allocators choose servers in the same order, so one that lost a conflict skips a random number
+    /// that grows with each attempt.
+    fn skip(&self, attempt: u32) -> usize {
+        self.shared.settings.random.below(0..1 << attempt.min(6))
+    }
+
+    /// Counts the servers that are Ready and not claimed by this allocator, in linear time.
     pub fn ready_servers(&self) -> usize {
         self.shared.claims().ready_servers()
     }
 
-    /// Returns the server that an allocation would get now, as it is now, and changes nothing.
+    /// Returns the server that an allocation would get now, without allocating it.
     pub fn preview(&self, allocation: &GameServerAllocation) -> GameServerAllocationStatus {
-        let request: Request = allocation.view(fastrand::u64(..));
+        let request: Request = allocation.view(self.shared.settings.random.u64());
         match self.shared.claims().peek(&request) {
             Some(server) => answer::allocated(&server),
             None => without_server(AllocationState::UnAllocated),
         }
     }
-}
-
-/// Returns how many servers to pass over. Allocators try the same servers in the same order; one that lost to another steps aside, a little
-/// further each time.
-fn skip(attempt: u32) -> usize {
-    fastrand::usize(0..1 << attempt.min(6))
 }
 
 /// Keeps the claim table up to date with the caches.
@@ -250,18 +251,18 @@ fn subscribe(caches: &Caches, claims: &Arc<Mutex<ClaimTable>>) -> [Subscription;
     [nodes, servers]
 }
 
-/// Lets servers be chosen again whose writes had an unknown outcome, when a list has shown what became of them.
-async fn restore_withheld(caches: Arc<Caches>, claims: Arc<Mutex<ClaimTable>>) {
+/// Releases servers whose writes had an unknown outcome, each time a list has shown their state.
+async fn release_quarantined(caches: Arc<Caches>, claims: Arc<Mutex<ClaimTable>>) {
     let mut known = 0;
     loop {
         known = caches.servers.next_list(known).await;
-        lock(&claims).restore_withheld();
+        lock(&claims).release_quarantined();
     }
 }
 
 /// Locks the claim table. The cache of game servers must not be used meanwhile, since its subscribers take this lock.
 fn lock(claims: &Mutex<ClaimTable>) -> MutexGuard<'_, ClaimTable> {
-    // A panic while holding it would have been a broken invariant of the index; the versions still hold.
+    // After a panic the index may be inexact, but writes still depend on the resource version.
     claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,11 +1,11 @@
-//! Is everything running that should be? What a cluster asks before it sends anyone here.
+//! `/readyz`, the readiness probe: reports the tasks that are not running as they should.
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use process::Supervisor;
 
-/// Returns `/readyz`, which says what is wrong, if anything is.
+/// Returns the route `/readyz`, which lists the current problems, if there are any.
 pub fn router(supervisor: Supervisor) -> Router {
     let ready = move || {
         let problems = supervisor.problems();

@@ -1,4 +1,4 @@
-//! What others call.
+//! The network services of Plimsoll: the SDK server, the allocator, admission webhooks, metrics and health checks.
 
 pub mod admission;
 pub mod allocator;

@@ -1,4 +1,4 @@
-//! How do calls come in over the network?
+//! Serving a router on a listener, with or without TLS.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use hyper_util::service::TowerToHyperService;
 use process::listen::{Known, Limits, Settings};
 use tokio::net::TcpListener;
 
-use crate::tls::Certificates;
+use crate::tls::CertificateWatcher;
 
-/// Answers calls until `stop` happens, and then lets those under way finish. Without certificates calls are in plain text.
+/// Serves requests until `stop` is ready, and lets requests in progress finish. Without certificates connections are plain text.
 pub async fn serve(
     listener: TcpListener,
-    certificates: Option<Certificates>,
+    certificates: Option<CertificateWatcher>,
     router: Router,
     stop: impl Future<Output = ()>,
 ) {
-    serve_within(Limits::USUAL, listener, certificates, router, stop).await;
+    serve_with_limits(Limits::USUAL, listener, certificates, router, stop).await;
 }
 
-/// Answers calls as [`serve`] does, within other limits than the usual ones.
-pub(crate) async fn serve_within(
+/// Serves requests as [`serve`] does, with the given limits.
+pub(crate) async fn serve_with_limits(
     limits: Limits,
     listener: TcpListener,
-    certificates: Option<Certificates>,
+    certificates: Option<CertificateWatcher>,
     router: Router,
     stop: impl Future<Output = ()>,
 ) {
     let tls = certificates.map(|certificates| -> Arc<dyn Fn() -> _ + Send + Sync> {
-        Arc::new(move || certificates.now().into())
+        Arc::new(move || certificates.current().into())
     });
     let settings = Settings { limits, known: Known::ByRequest, tls };
     process::listen::serve(listener, settings, TowerToHyperService::new(router), stop).await;

@@ -4,6 +4,7 @@
 
 mod allocation;
 mod gauges;
+mod policies;
 mod servers;
 
 use std::sync::Arc;
@@ -12,61 +13,65 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use cluster::{CachedKind, Caches, Subscription};
+use cluster::{CachedKind, Caches, DecisionCounts, Subscription};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-pub use allocation::{Allocated, Allocation};
-use gauges::{Gauges, Reasons, Unreadable};
-use servers::Servers;
+pub use allocation::{AllocationMetrics, AllocationSample};
+use gauges::{DecisionReasons, Gauges, RecordedDecisions, UnreadableObjects};
+use policies::PolicyGauges;
+use servers::ServerMetrics;
 
-/// How often the servers of each node are counted into the histogram, as upstream does.
-const COUNT_EVERY: Duration = Duration::from_secs(15);
+/// The interval at which game servers per node are observed into the histogram, as in Agones.
+const NODE_COUNT_INTERVAL: Duration = Duration::from_secs(15);
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The kinds that metrics need in the caches.
 pub const REQUIRED_KINDS: [CachedKind; 4] =
     [CachedKind::Fleet, CachedKind::GameServer, CachedKind::Node, CachedKind::FleetAutoscaler];
 
-/// Everything that is measured.
+/// The metrics registry and the collectors that fill it.
 pub struct Metrics {
     registry: Registry,
     caches: Arc<Caches>,
-    servers: Arc<Servers>,
-    allocation: Allocation,
+    servers: Arc<ServerMetrics>,
+    allocation: AllocationMetrics,
     _subscription: Subscription,
 }
 
 impl Metrics {
-    /// Subscribes to the caches, which have to follow [`REQUIRED_KINDS`], and counts what they have.
-    pub fn new(caches: &Arc<Caches>) -> Arc<Self> {
+    /// Subscribes to the caches, which have to follow [`REQUIRED_KINDS`], and records their changes. `decisions` are the counters of the
+    /// decision recorder in this process.
+    pub fn new(caches: &Arc<Caches>, decisions: DecisionCounts) -> Arc<Self> {
         let mut registry = Registry::default();
         let agones = registry.sub_registry_with_prefix("agones");
-        let allocation = Allocation::registered(agones);
-        let servers = Arc::new(Servers::registered(agones));
+        let allocation = AllocationMetrics::register(agones);
+        let servers = Arc::new(ServerMetrics::register(agones));
         let gauges = Gauges { caches: Arc::clone(caches), servers: Arc::clone(&servers) };
         agones.register_collector(Box::new(gauges));
         let ours = registry.sub_registry_with_prefix("plimsoll");
-        ours.register_collector(Box::new(Reasons(Arc::clone(caches))));
-        ours.register_collector(Box::new(Unreadable(Arc::clone(caches))));
+        ours.register_collector(Box::new(DecisionReasons(Arc::clone(caches))));
+        ours.register_collector(Box::new(UnreadableObjects(Arc::clone(caches))));
+        ours.register_collector(Box::new(RecordedDecisions(decisions)));
+        ours.register_collector(Box::new(PolicyGauges(Arc::clone(caches))));
         let counting = Arc::clone(&servers);
         let subscription = caches.servers.subscribe(move |old, new| {
-            counting.changed(old.map(Arc::as_ref), new.map(Arc::as_ref));
+            counting.record_change(old.map(Arc::as_ref), new.map(Arc::as_ref));
         });
         let caches = Arc::clone(caches);
         Arc::new(Self { registry, caches, servers, allocation, _subscription: subscription })
     }
 
     /// Returns the handle by which an allocator records how long allocations took.
-    pub fn allocation(&self) -> Allocation {
+    pub fn allocation(&self) -> AllocationMetrics {
         self.allocation.clone()
     }
 
-    /// Counts the game servers of nodes from time to time, for as long as it is polled.
+    /// Observes the number of game servers per node at an interval, for as long as it is polled.
     pub async fn run(&self) {
         loop {
-            tokio::time::sleep(COUNT_EVERY).await;
-            self.servers.count_nodes(&self.caches);
+            tokio::time::sleep(NODE_COUNT_INTERVAL).await;
+            self.servers.observe_nodes(&self.caches);
         }
     }
 
@@ -80,13 +85,13 @@ impl Metrics {
     /// Returns the routes that Prometheus scrapes.
     pub fn router(self: &Arc<Self>) -> Router {
         let metrics = Arc::clone(self);
-        let answer = move || {
+        let scrape = move || {
             let text = metrics.text();
             async move {
-                let failed = (StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written");
+                let failed = (StatusCode::INTERNAL_SERVER_ERROR, "could not encode the metrics");
                 text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text)).map_err(|_| failed)
             }
         };
-        Router::new().route("/metrics", get(answer))
+        Router::new().route("/metrics", get(scrape))
     }
 }

@@ -1,8 +1,8 @@
-//! The SDK server: what a game server's own process talks to.
+//! The SDK server, which a game server process calls over gRPC or REST.
 //!
 //! ```text
 //!  process ──gRPC, REST──▶ calls ──▶ core ◀──▶ cluster (an object of a Kubernetes API)
-//!                                         ◀──▶ local   (a stand-in with no control plane)
+//!                                         ◀──▶ local   (an object in memory, with no control plane)
 //! ```
 
 mod calls;
@@ -10,12 +10,12 @@ mod changes;
 mod cluster;
 mod conformance;
 mod core;
+mod error;
 mod events;
 mod grpc;
 mod health;
 mod local;
 mod message;
-mod refusal;
 mod rest;
 mod serving;
 mod size;
@@ -24,47 +24,49 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use process::{Clock, Supervisor};
+use process::{Clock, Random, Supervisor};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::conformance::Recorder;
-use self::core::{Core, Writes};
+use self::core::{Core, WriteMode};
 
 pub use self::local::FileError;
 
-/// Where an SDK server listens. The listeners may be in another network namespace.
+/// The listeners of an SDK server. They may be in another network namespace.
 pub struct Listeners {
-    /// For gRPC; clients look for it on port 9357.
+    /// gRPC; clients expect port 9357.
     pub grpc: TcpListener,
-    /// For REST; clients look for it on port 9358.
+    /// REST; clients expect port 9358.
     pub http: TcpListener,
-    /// For probes; kubelets look for it on port 8080.
+    /// Probes; the kubelet expects port 8080.
     pub health: Option<TcpListener>,
 }
 
-/// Which game server to speak for, and how.
+/// The settings of an SDK server for one GameServer.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of the GameServer.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// The least time between two writes.
+    /// The minimum time between two writes.
     pub rate_limit: Duration,
-    /// Whether the process starts together with the SDK server, so that its silence counts from the start. Otherwise it
-    /// counts from the first probe of its container, or from its first call.
+    /// Whether the process starts together with the SDK server, so that health checking begins at once. Otherwise it begins
+    /// with the first probe of the container, or after the first call.
     pub health_from_start: bool,
-    /// Whether to go on after `stop` until the game server is on its way out, if its process ever set a state.
+    /// Whether to keep running after `stop` until the game server is terminating, if its process ever set a state.
     pub graceful_termination: bool,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// What watches over the tasks.
+    /// The source of random numbers.
+    pub random: Random,
+    /// Supervises the tasks.
     pub supervisor: Supervisor,
 }
 
 impl Settings {
-    /// Speaks for a game server with the usual settings.
+    /// Returns the default settings for a game server.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -73,29 +75,32 @@ impl Settings {
             health_from_start: false,
             graceful_termination: false,
             clock: Clock::system(),
+            random: Random::system(),
             supervisor: Supervisor::new(),
         }
     }
 }
 
-/// What a stand-in with no control plane does.
+/// The settings of local mode, which needs no control plane.
 #[derive(Clone, Debug, Default)]
-pub struct Local {
-    /// The file with the GameServer; it is read again whenever it changes. Without one there is one made up.
+pub struct LocalSettings {
+    /// The file with the GameServer, reloaded when it changes. Without one a default GameServer is used.
     pub file: Option<PathBuf>,
-    /// The calls that a client's conformance test is to make, by name. None: this is no conformance test.
+    /// The names of the calls that a client's conformance test must make; `None` if this is no conformance test.
     pub test: Option<Vec<String>>,
-    /// How long to stand in; without end unless given.
+    /// How long to run; without limit unless set.
     pub timeout: Option<Duration>,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
+    /// The source of random numbers.
+    pub random: Random,
 }
 
-/// Why an SDK server ended before it was told to.
+/// Why an SDK server failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The game server could not be read.
+    /// The file with the GameServer could not be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// A client's conformance test failed.
@@ -103,7 +108,7 @@ pub enum Error {
     Conformance(String),
 }
 
-/// Speaks for one GameServer of a Kubernetes API until `stop`, and then writes what is left.
+/// Serves the SDK for one GameServer of a Kubernetes API until `stop`, and then writes the pending changes.
 pub async fn run(
     client: kube::Client,
     settings: Settings,
@@ -111,66 +116,78 @@ pub async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let token = CancellationToken::new();
-    // Whatever ends this, what it has started ends too.
-    let _end = token.clone().drop_guard();
-    let core = Arc::new(Core::new(Writes::Behind, None, settings.clock.clone(), token.clone()));
+    // Stops all tasks, however this function ends.
+    let _guard = token.clone().drop_guard();
+    let core = Arc::new(Core::new(
+        WriteMode::Deferred,
+        None,
+        settings.clock.clone(),
+        settings.random.clone(),
+        token.clone(),
+    ));
     let backend = cluster::Backend::new(client, &settings);
-    let told = async {
+    let shutdown = async {
         stop.await;
         if settings.graceful_termination {
-            core.left().await;
+            core.terminating().await;
         }
     };
-    let told = until(&token, told);
-    let watched_over = async {
-        health::watch_over(&core, settings.health_from_start).await;
+    let shutdown = run_until_cancelled(&token, shutdown);
+    let monitor = async {
+        health::monitor(&core, settings.health_from_start).await;
         token.cancelled().await;
     };
-    let watched_over = until(&token, watched_over);
+    let monitor = run_until_cancelled(&token, monitor);
     let served = serving::run(&core, listeners);
-    tokio::join!(told, watched_over, backend.run(&core), served);
+    tokio::join!(shutdown, monitor, backend.run(&core), served);
     Ok(())
 }
 
-/// Stands in with no control plane until `stop` or its time is over, and judges the conformance test, if it is one.
+/// Serves the SDK in local mode until `stop` or the timeout, and then returns the result of the conformance test, if it is one.
 pub async fn run_local(
-    local: Local,
+    local: LocalSettings,
     listeners: Listeners,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let token = CancellationToken::new();
-    let _end = token.clone().drop_guard();
+    let _guard = token.clone().drop_guard();
     let recorder = local.test.map(Recorder::new);
     let server = match &local.file {
         Some(file) => local::read(file)?,
         None if recorder.is_some() => {
-            local::default(fastrand::u32(..).to_string(), local.clock.now())
+            local::default_server(local.random.u64().to_string(), local.clock.now())
         }
-        None => local::default("1234".to_owned(), local.clock.now()),
+        None => local::default_server("1234".to_owned(), local.clock.now()),
     };
-    let core = Arc::new(Core::new(Writes::Here, recorder, local.clock.clone(), token.clone()));
+    let core = Arc::new(Core::new(
+        WriteMode::Immediate,
+        recorder,
+        local.clock.clone(),
+        local.random.clone(),
+        token.clone(),
+    ));
     core.replace(server);
-    let over = async {
+    let timeout = async {
         match local.timeout {
             Some(span) => tokio::time::sleep(span).await,
             None => std::future::pending().await,
         }
     };
-    let told = async {
+    let shutdown = async {
         tokio::select! {
             () = stop => {}
-            () = over => {}
+            () = timeout => {}
         }
     };
     let served = serving::run(&core, listeners);
-    tokio::join!(until(&token, told), local::keep(&core, local.file), served);
-    core.recorder.as_ref().map_or(Ok(()), Recorder::verdict).map_err(Error::Conformance)
+    tokio::join!(run_until_cancelled(&token, shutdown), local::run(&core, local.file), served);
+    core.recorder.as_ref().map_or(Ok(()), Recorder::result).map_err(Error::Conformance)
 }
 
-/// Waits for `work` or for the end; the end of `work` is the end of everything.
-async fn until(end: &CancellationToken, work: impl Future<Output = ()>) {
+/// Runs `work` until the token is cancelled; when `work` ends first, it cancels the token.
+async fn run_until_cancelled(token: &CancellationToken, work: impl Future<Output = ()>) {
     tokio::select! {
-        () = end.cancelled() => {}
-        () = work => end.cancel(),
+        () = token.cancelled() => {}
+        () = work => token.cancel(),
     }
 }

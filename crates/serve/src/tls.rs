@@ -1,8 +1,8 @@
-//! Who are we, and who may call?
+//! Server certificates and client authentication, reloaded while the server runs.
 //!
-//! A server shows a certificate and may ask callers for theirs. Both come from files, or from the API, and may change while
-//! we run: they are read again every few seconds, and connections made from then on use what is new. What cannot be used is
-//! logged and passed over, so that a half-written secret does not end the service.
+//! A server presents a certificate and may require client certificates. Both come from files, or from the API, and are read
+//! again every few seconds; new connections use the latest ones that are valid. Invalid ones are logged and ignored, so that
+//! a half-written Secret does not stop the service.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,190 +16,198 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 
-/// How often to look whether something has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The interval between two reads of the source.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is wrong with certificates or keys.
+/// Why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file could not be read.
     #[error("could not read {path}")]
     File { path: String, source: std::io::Error },
-    /// It is not PEM, or not what was expected there.
+    /// The content is not PEM, or not of the expected kind.
     #[error("{what}: expected PEM with {expected}")]
     Pem { what: &'static str, expected: &'static str },
-    /// There is no authority to check callers with.
-    #[error("no certificate (.crt or .pem) of an authority for callers in {0}")]
+    /// The directory has no certificate authority for clients.
+    #[error("no client CA certificate (.crt or .pem) in {0}")]
     NoAuthority(String),
-    /// TLS would not take it.
+    /// rustls rejected the configuration.
     #[error("could not set up TLS")]
     Rustls(#[from] rustls::Error),
-    /// Callers' certificates could not be checked.
-    #[error("could not use the certificates of those who may call")]
-    Callers(#[from] TrustError),
-    /// The API did not give what it should.
-    #[error("could not learn who may call: {0}")]
+    /// The certificate authority for clients is invalid.
+    #[error("could not use the client CA certificates")]
+    ClientCa(#[from] TrustError),
+    /// The API did not return the client authority.
+    #[error("could not read the client CA from the API: {0}")]
     Api(String),
 }
 
-/// Where certificates are.
+/// The paths of a server's certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
-    /// The certificate to show, with its chain, as PEM.
+pub struct CertificateFiles {
+    /// The server certificate with its chain, as PEM.
     pub certificate: PathBuf,
-    /// Its key, as PEM.
+    /// Its private key, as PEM.
     pub key: PathBuf,
-    /// The authorities of callers: a file, or a directory whose `.crt` and `.pem` files count. Without it, anyone may call.
-    pub callers: Option<PathBuf>,
+    /// The certificate authorities of clients: a file, or a directory whose `.crt` and `.pem` files are read. Without it, any
+    /// client is accepted.
+    pub client_ca: Option<PathBuf>,
 }
 
-impl Files {
-    /// Names `tls.crt` and `tls.key` of a folder, as a Secret is mounted; anyone may call.
-    pub fn in_folder(folder: &Path) -> Self {
-        Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), callers: None }
+impl CertificateFiles {
+    /// Returns `tls.crt` and `tls.key` in a directory, as a Secret is mounted; any client is accepted.
+    pub fn in_directory(directory: &Path) -> Self {
+        Self {
+            certificate: directory.join("tls.crt"),
+            key: directory.join("tls.key"),
+            client_ca: None,
+        }
     }
 }
 
-/// What TLS is set up from.
+/// The certificates, keys and rules that a TLS configuration is built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Material {
-    /// The certificate to show, with its chain, as PEM.
+pub struct TlsMaterial {
+    /// The server certificate with its chain, as PEM.
     pub certificate: Vec<u8>,
-    /// Its key, as PEM.
+    /// Its private key, as PEM.
     pub key: Vec<u8>,
-    /// The authorities of callers, as PEM. Without them, anyone may call.
-    pub callers: Option<Vec<u8>>,
-    /// The common names that callers may have; any, if there are none here.
-    pub names: Vec<String>,
+    /// The certificate authorities of clients, as PEM. Without them, any client is accepted.
+    pub client_ca: Option<Vec<u8>>,
+    /// The common names that client certificates may have; any, if empty.
+    pub allowed_names: Vec<String>,
 }
 
-/// Gives the material as it is now.
-pub type Source = Arc<dyn Fn() -> BoxFuture<'static, Result<Material, TlsError>> + Send + Sync>;
+/// Reads the current material.
+pub type CertificateSource =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<TlsMaterial, TlsError>> + Send + Sync>;
 
-/// TLS as it is set up now.
+/// A TLS configuration, and the client names that it allows.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ServerTls {
     pub(crate) config: Arc<ServerConfig>,
-    names: Arc<[String]>,
+    allowed_names: Arc<[String]>,
 }
 
-/// TLS that follows its source for as long as this is there.
+/// A TLS configuration that is reloaded from its source until the last clone is dropped.
 #[derive(Clone)]
-pub struct Certificates {
-    now: watch::Receiver<Tls>,
-    _following: Arc<Supervised>,
+pub struct CertificateWatcher {
+    current: watch::Receiver<ServerTls>,
+    _reloading: Arc<Supervised>,
 }
 
-/// What follows a source.
-struct Follower {
-    source: Source,
-    /// What the source gave last, whether it could be used or not.
-    seen: Mutex<Material>,
-    changed: watch::Sender<Tls>,
+/// The task that reloads a source.
+struct Reloader {
+    source: CertificateSource,
+    /// The material that was read last, whether it was valid or not.
+    last_read: Mutex<TlsMaterial>,
+    updates: watch::Sender<ServerTls>,
 }
 
-impl Certificates {
-    /// Reads files, and follows them.
-    pub async fn of_files(files: Files, supervisor: &Supervisor) -> Result<Self, TlsError> {
+impl CertificateWatcher {
+    /// Reads certificates from files, and reloads them when they change.
+    pub async fn from_files(
+        files: CertificateFiles,
+        supervisor: &Supervisor,
+    ) -> Result<Self, TlsError> {
         let task = format!("watch of certificate {}", files.certificate.display());
-        let source: Source = Arc::new(move || {
-            let read = read(&files);
+        let source: CertificateSource = Arc::new(move || {
+            let read = read_files(&files);
             Box::pin(std::future::ready(read))
         });
-        Self::follow(source, task, supervisor).await
+        Self::start(source, task, supervisor).await
     }
 
-    /// Sets TLS up from what a source gives, and follows it by a task of this name.
-    pub async fn follow(
-        source: Source,
+    /// Reads certificates from a source, and reloads them in a supervised task of this name.
+    pub async fn start(
+        source: CertificateSource,
         task: impl Into<String>,
         supervisor: &Supervisor,
     ) -> Result<Self, TlsError> {
         let material = source().await?;
-        let (changed, now) = watch::channel(Tls::new(&material)?);
-        let follower = Arc::new(Follower { source, seen: Mutex::new(material), changed });
-        let following = supervisor.spawn(task, move || Arc::clone(&follower).follow());
-        Ok(Self { now, _following: Arc::new(following) })
+        let (updates, current) = watch::channel(ServerTls::new(&material)?);
+        let reloader = Arc::new(Reloader { source, last_read: Mutex::new(material), updates });
+        let reloading = supervisor.spawn(task, move || Arc::clone(&reloader).run());
+        Ok(Self { current, _reloading: Arc::new(reloading) })
     }
 
-    /// Gives TLS for a connection that is made now.
-    pub fn now(&self) -> Tls {
-        self.now.borrow().clone()
+    /// Returns the configuration for a new connection.
+    pub fn current(&self) -> ServerTls {
+        self.current.borrow().clone()
     }
 }
 
-impl Follower {
-    async fn follow(self: Arc<Self>) {
+impl Reloader {
+    async fn run(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(RELOAD_INTERVAL).await;
             match (self.source)().await {
-                Ok(fresh) => self.take(fresh),
+                Ok(fresh) => self.update(fresh),
                 Err(err) => {
                     tracing::debug!(
                         error = %cluster::explain(&err),
-                        "certificates cannot be read now"
+                        "could not read the certificates; keeping the current ones"
                     );
                 }
             }
         }
     }
 
-    /// Uses what a source gave, if it is new.
-    fn take(&self, fresh: Material) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == fresh {
+    /// Replaces the configuration, if the material has changed and is valid.
+    fn update(&self, fresh: TlsMaterial) {
+        let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_read == fresh {
             return;
         }
-        match Tls::new(&fresh) {
+        match ServerTls::new(&fresh) {
             Ok(tls) => {
-                tracing::info!("certificates have changed");
-                self.changed.send_replace(tls);
+                tracing::info!("certificates reloaded");
+                self.updates.send_replace(tls);
             }
             Err(err) => {
                 tracing::warn!(
                     error = %cluster::explain(&err),
-                    "certificates have changed and cannot be used; the old ones stay"
+                    "the changed certificates are invalid; keeping the current ones"
                 );
             }
         }
-        *seen = fresh;
+        *last_read = fresh;
     }
 }
 
-impl Tls {
-    fn new(material: &Material) -> Result<Self, TlsError> {
+impl ServerTls {
+    fn new(material: &TlsMaterial) -> Result<Self, TlsError> {
         let chain = certificates(&material.certificate, "the server's certificate")?;
         let expected = TlsError::Pem { what: "the server's key", expected: "a private key" };
         let key = PrivateKeyDer::from_pem_slice(&material.key).map_err(|_| expected)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let builder = match &material.callers {
+        let builder = match &material.client_ca {
             None => builder.with_no_client_auth(),
-            Some(callers) => {
-                builder.with_client_cert_verifier(TrustStore::from_pem(callers)?.client_verifier()?)
-            }
+            Some(client_ca) => builder
+                .with_client_cert_verifier(TrustStore::from_pem(client_ca)?.client_verifier()?),
         };
         let mut config = builder.with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), names: material.names.clone().into() })
+        Ok(Self { config: Arc::new(config), allowed_names: material.allowed_names.clone().into() })
     }
 
-    /// Whether who shows these certificates may call; that an authority vouches for them was checked before.
-    pub(crate) fn admits(&self, shown: Option<&[CertificateDer<'_>]>) -> bool {
-        if self.names.is_empty() {
+    /// Whether a client with this certificate chain is allowed by name. The handshake has verified its signature.
+    pub(crate) fn allows(&self, chain: Option<&[CertificateDer<'_>]>) -> bool {
+        if self.allowed_names.is_empty() {
             return true;
         }
-        let name = shown.and_then(|shown| shown.first()).and_then(common_name);
-        name.is_some_and(|name| self.names.contains(&name))
+        let name = chain.and_then(|chain| chain.first()).and_then(common_name);
+        name.is_some_and(|name| self.allowed_names.contains(&name))
     }
 }
 
-impl From<Tls> for process::listen::Tls {
-    fn from(tls: Tls) -> Self {
+impl From<ServerTls> for process::listen::Tls {
+    fn from(tls: ServerTls) -> Self {
         let config = Arc::clone(&tls.config);
-        Self { config, admits: Arc::new(move |shown| tls.admits(shown)) }
+        Self { config, admits: Arc::new(move |chain| tls.allows(chain)) }
     }
 }
 
@@ -209,13 +217,13 @@ fn certificates(pem: &[u8], what: &'static str) -> Result<Vec<CertificateDer<'st
     all.ok_or(TlsError::Pem { what, expected: "a certificate" })
 }
 
-/// Reads all files of a server.
-pub fn read(files: &Files) -> Result<Material, TlsError> {
-    Ok(Material {
+/// Reads the certificates of a server from files.
+pub fn read_files(files: &CertificateFiles) -> Result<TlsMaterial, TlsError> {
+    Ok(TlsMaterial {
         certificate: read_file(&files.certificate)?,
         key: read_file(&files.key)?,
-        callers: files.callers.as_deref().map(read_authorities).transpose()?,
-        names: Vec::new(),
+        client_ca: files.client_ca.as_deref().map(read_authorities).transpose()?,
+        allowed_names: Vec::new(),
     })
 }
 

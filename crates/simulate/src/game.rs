@@ -1,7 +1,7 @@
-//! What would a game server do that is not there?
+//! Simulated game servers.
 //!
-//! A pod on a simulated node runs nothing. What its game server would have said through the SDK is said here, by the
-//! script in the pod's annotation, with the writes of an SDK server and none of its cost: thousands play in one process.
+//! A pod on a simulated node runs no process. The script in its annotation replaces the SDK calls of its game server, with
+//! the same writes as an SDK server and at little cost: thousands run in one process.
 
 mod script;
 
@@ -21,60 +21,62 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-pub use script::{ANNOTATION, BadScript, Deed, Script};
+pub use script::{ANNOTATION, BadScript, Script, Step};
 
-/// How often a write is tried against somebody who is always faster.
-const TRIES: usize = 10;
+/// The maximum number of attempts at a write that conflicts.
+const MAX_ATTEMPTS: usize = 10;
 
-/// Plays the game servers of pods.
+/// Runs the scripts of simulated game servers.
 #[derive(Clone)]
 pub struct Player {
     client: Client,
 }
 
 impl Player {
-    /// Plays through a client.
+    /// Returns a player that writes through a client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Plays the script of a pod that has just begun to run. Gives the code that its game server ends with, or never
-    /// ends. The caller drops it when the pod goes away.
+    /// Runs the script of a pod that has just started. Returns the exit code of its game server, or never
+    /// returns. The caller drops it when the pod goes away.
     pub async fn play(&self, pod: &Pod) -> i32 {
         let script = pod.annotations().get(ANNOTATION).map(|text| text.parse::<Script>());
         let script = script.transpose().unwrap_or_else(|problem| {
-            tracing::warn!(pod = pod.name_any(), %problem, "playing the usual script instead");
+            tracing::warn!(pod = pod.name_any(), %problem, "invalid script; using the default");
             None
         });
         let mut played_for = Duration::ZERO;
-        for (after, deed) in script.unwrap_or_default().deeds() {
+        for (after, step) in script.unwrap_or_default().steps() {
             tokio::time::sleep(after.saturating_sub(played_for)).await;
             played_for = played_for.max(after);
-            let said = match deed {
-                Deed::Ready => Event::SdkReady,
-                Deed::Shutdown => Event::SdkShutdown,
-                Deed::FallSilent => {
-                    tokio::time::sleep(self.patience(pod).await).await;
+            let event = match step {
+                Step::Ready => Event::SdkReady,
+                Step::Shutdown => Event::SdkShutdown,
+                Step::StopHealthPings => {
+                    tokio::time::sleep(self.unhealthy_after(pod).await).await;
                     Event::SdkUnhealthy
                 }
-                Deed::Crash { code } => return code,
+                Step::Crash { code } => return code,
             };
-            if let Err(error) = self.say(pod, said).await {
-                tracing::warn!(pod = pod.name_any(), %error, "a simulated game server was not heard");
+            if let Err(error) = self.write_state(pod, event).await {
+                let error = cluster::explain(&error);
+                tracing::warn!(pod = pod.name_any(), %error, "could not write the state of a simulated game server");
             }
         }
         std::future::pending().await
     }
 
     /// Writes what an SDK server would write after a call.
-    async fn say(&self, pod: &Pod, event: Event) -> kube::Result<()> {
+    async fn write_state(&self, pod: &Pod, event: Event) -> kube::Result<()> {
         let name = pod.name_any();
         let at = Request::new(GameServer::url_path(&(), pod.namespace().as_deref()));
-        for _ in 0..TRIES {
-            let seen = at.get(&name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-            let Seen { metadata, status } = match self.client.request(seen).await {
+        for _ in 0..MAX_ATTEMPTS {
+            let observed =
+                at.get(&name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            let ObservedServer { metadata, status } = match self.client.request(observed).await {
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-                seen => seen?,
+                observed => observed?,
             };
             let next = State::parse(&status.state).after(event);
             let Some(next) = next.filter(|_| metadata.deletion_timestamp.is_none()) else {
@@ -93,8 +95,8 @@ impl Player {
         Ok(())
     }
 
-    /// How long a silent server counts as healthy.
-    async fn patience(&self, pod: &Pod) -> Duration {
+    /// Returns how long a server without health pings counts as healthy.
+    async fn unhealthy_after(&self, pod: &Pod) -> Duration {
         let server = self.servers(pod).get_opt(&pod.name_any()).await.ok().flatten();
         let health = server.map(|server| server.spec.health).unwrap_or_default();
         let seconds = health.period_seconds.saturating_mul(health.failure_threshold);
@@ -106,28 +108,28 @@ impl Player {
     }
 }
 
-/// What a player looks at of its game server.
+/// What a player reads of its game server.
 #[derive(Deserialize)]
-struct Seen {
-    metadata: SeenMetadata,
+struct ObservedServer {
+    metadata: ObservedMetadata,
     #[serde(default)]
-    status: SeenStatus,
+    status: ObservedStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SeenMetadata {
+struct ObservedMetadata {
     resource_version: String,
     deletion_timestamp: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
-struct SeenStatus {
+struct ObservedStatus {
     #[serde(default)]
     state: String,
 }
 
-/// Lets the pods of simulated nodes play.
+/// Runs the scripts of pods on simulated nodes.
 impl Simulation for Player {
     fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>> {
         let (player, pod) = (self.clone(), Arc::clone(pod));

@@ -1,4 +1,4 @@
-//! Ends by itself some time after an allocation, perhaps after a few more rounds.
+//! Automatic shutdown: some time after an allocation, possibly after several rounds.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use agones::Sdk;
 
 use crate::commands::why;
 
-/// The annotation that tells one allocation from the next.
+/// The annotation that distinguishes one allocation from the next.
 const ALLOCATED_AT: &str = "agones.dev/last-allocated";
 
 /// Shuts down `span` after an allocation; the first `rounds` times it goes back to Ready instead.
 pub(crate) async fn shut_down_after(mut sdk: Sdk, span: Duration, mut rounds: u64) {
-    let mut seen = None;
+    let mut handled = None;
     loop {
         let mut changes = match sdk.watch_gameserver().await {
             Ok(changes) => changes,
@@ -25,10 +25,10 @@ pub(crate) async fn shut_down_after(mut sdk: Sdk, span: Duration, mut rounds: u6
             let is_allocated = server.status.is_some_and(|status| status.state == "Allocated");
             let at =
                 server.object_meta.and_then(|meta| meta.annotations.get(ALLOCATED_AT).cloned());
-            if !is_allocated || (seen.is_some() && seen == Some(at.clone())) {
+            if !is_allocated || (handled.is_some() && handled == Some(at.clone())) {
                 continue;
             }
-            seen = Some(at);
+            handled = Some(at);
             tokio::time::sleep(span).await;
             let done = if rounds > 0 { sdk.ready().await } else { sdk.shutdown().await };
             if let Err(err) = done {

@@ -1,4 +1,4 @@
-//! The text commands, and what each does with the SDK.
+//! The text commands, and the SDK calls that they make.
 
 use agones::Sdk;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 use crate::{reserve, span};
 
-/// What commands work on.
+/// The context of commands.
 #[derive(Clone)]
 pub(crate) struct Game {
     pub(crate) sdk: Sdk,
@@ -16,7 +16,7 @@ pub(crate) struct Game {
     pub(crate) is_over: bool,
 }
 
-/// What a command is answered with.
+/// The response to a command.
 pub(crate) enum Answer {
     /// The command itself.
     Ack,
@@ -26,8 +26,8 @@ pub(crate) enum Answer {
 
 type Done = Result<Answer, String>;
 
-/// Makes an error of the SDK readable.
-#[expect(clippy::wildcard_enum_match_arm, reason = "what else there is has its own text")]
+/// Returns the message of an SDK error.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other errors have texts of their own")]
 pub(crate) fn why(err: agones::errors::Error) -> String {
     match err {
         agones::errors::Error::Rpc(status) => status.message().to_owned(),
@@ -51,7 +51,7 @@ fn number(word: &str) -> Result<i64, String> {
     word.parse().map_err(|_| format!("expected a number, found {word:?}"))
 }
 
-/// Reads what to add or take away, which clients of other languages refuse below 0.
+/// Parses an amount to add or subtract; as in other client libraries it must not be negative.
 fn amount(word: &str) -> Result<i64, String> {
     match number(word)? {
         found @ ..0 => Err(format!("amount must be a positive int64, found {found}")),
@@ -60,9 +60,9 @@ fn amount(word: &str) -> Result<i64, String> {
 }
 
 impl Game {
-    /// Does what a command says. Any other text is only acknowledged. Words beyond those that a command takes are passed over,
-    /// except where it takes a choice of them.
-    pub(crate) async fn obey(&mut self, command: &str) -> Done {
+    /// Executes a command. Any other text is only acknowledged. Surplus words are ignored,
+    /// except for commands with a variable number of arguments.
+    pub(crate) async fn execute(&mut self, command: &str) -> Done {
         let words: Vec<&str> = command.split(' ').collect();
         let (verb, rest) = words.split_first().expect("splitting gives at least one part");
         match (*verb, rest) {
@@ -91,7 +91,7 @@ impl Game {
         }
     }
 
-    /// Does what comes after the answer.
+    /// Executes the part of a command that follows its response.
     pub(crate) async fn settle(&mut self) {
         if std::mem::take(&mut self.is_over)
             && let Err(err) = self.sdk.shutdown().await
@@ -102,7 +102,7 @@ impl Game {
 
     async fn end(&mut self, code: &[&str]) -> Done {
         let code = code.first().and_then(|code| code.parse::<i64>().ok()).unwrap_or(1);
-        // The system keeps the lowest byte.
+        // The operating system uses the lowest byte.
         let [lowest, ..] = code.to_le_bytes();
         let _ = self.crash.send(lowest).await;
         Ok(Answer::Silence)
@@ -203,7 +203,7 @@ impl Game {
         }
     }
 
-    /// A known command with the wrong number of words is an error; anything else is just text.
+    /// A known command with the wrong number of arguments is an error; anything else is plain text.
     fn other(verb: &str) -> Done {
         match WORDS.iter().find(|(known, _)| *known == verb) {
             Some((verb, words)) => Err(format!("Invalid {verb}, should have {words}")),
@@ -212,7 +212,7 @@ impl Game {
     }
 }
 
-/// How many words the commands take that need some.
+/// The number of arguments of each command that requires some.
 const WORDS: &[(&str, &str)] = &[
     ("RESERVE", "1 argument"),
     ("PLAYER_CAPACITY", "0 or 1 arguments"),

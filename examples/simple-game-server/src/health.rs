@@ -1,4 +1,4 @@
-//! Says every two seconds that it is well, until told not to.
+//! Sends a health ping every two seconds until it is stopped.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Starts; aborting what comes back ends it.
+/// Starts the pings. Aborting the returned handle stops them.
 pub(crate) fn start(sdk: &Sdk) -> AbortHandle {
     let sdk = sdk.clone();
     let task = tokio::spawn(async move {

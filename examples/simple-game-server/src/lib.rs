@@ -1,6 +1,6 @@
-//! A game server to try things with: it answers text commands over UDP and TCP, and drives the SDK with them.
+//! A sample game server: text commands over UDP and TCP call the SDK.
 //!
-//! Its commands, replies and flags are those that people know from Agones' own.
+//! Its commands, replies and flags are those of Agones' simple-game-server.
 
 mod allocations;
 mod commands;
@@ -20,24 +20,24 @@ use tokio::sync::mpsc;
 
 pub use settings::Settings;
 
-/// Why the game server ended.
+/// An error that ended the game server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no SDK server, or it went away.
+    /// The SDK server cannot be reached, or the connection was lost.
     #[error("the SDK server does not answer: {0}")]
     Sdk(String),
-    /// It cannot listen.
+    /// The address cannot be bound.
     #[error("could not listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It was told to take its port from the GameServer, which has none.
+    /// `--passthrough` is set, but the GameServer has no port.
     #[error("the GameServer has no port to listen on")]
     NoPort,
-    /// Something else that the system refused.
+    /// Another error of the operating system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -48,7 +48,7 @@ impl From<agones::errors::Error> for Error {
     }
 }
 
-/// Is the program: reads the flags, with one dash or two, and runs until it is told to end.
+/// Runs the program: parses the flags, with one or two dashes, and serves until it is terminated.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let settings = match Settings::read(args, |name| std::env::var(name).ok()) {
         Ok(settings) => settings,
@@ -70,23 +70,23 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs until SIGTERM, SIGINT or the command CRASH, and answers until then. Returns the exit code.
+/// Serves until SIGTERM, SIGINT or the command CRASH. Returns the exit code.
 pub async fn run(settings: Settings) -> Result<u8, Error> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let (crash, mut crashed) = mpsc::channel(1);
-    let told = async {
+    let shutdown = async {
         tokio::select! {
             _ = terminated.recv() => {}
             _ = interrupted.recv() => {}
         }
-        eprintln!("told to end");
+        eprintln!("terminating");
         tokio::time::sleep(settings.graceful_termination_delay()).await;
     };
     tokio::select! {
         failed = serve(&settings, crash) => failed.map(|()| 0),
         code = crashed.recv() => Ok(code.unwrap_or(0)),
-        () = told => Ok(0),
+        () = shutdown => Ok(0),
     }
 }
 
@@ -107,7 +107,7 @@ async fn serve(settings: &Settings, crash: mpsc::Sender<u8>) -> Result<(), Error
         if settings.ready {
             tokio::time::sleep(settings.ready_delay()).await;
             sdk.ready().await?;
-            eprintln!("said that it is ready");
+            eprintln!("sent Ready");
         }
         std::future::pending::<Result<(), Error>>().await
     };

@@ -1,4 +1,4 @@
-//! The game server as a program of its own.
+//! The sample game server as a separate program.
 
 fn main() -> std::process::ExitCode {
     simple_game_server::main(std::env::args_os())

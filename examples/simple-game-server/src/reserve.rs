@@ -20,7 +20,7 @@ fn endpoint() -> String {
     format!("http://localhost:{port}")
 }
 
-/// Reserves for whole seconds; less than one is until told otherwise.
+/// Reserves for whole seconds; a span under one second means without an end.
 pub(crate) async fn reserve(span: Span) -> Result<(), String> {
     let channel = Endpoint::from_shared(endpoint()).map_err(|err| err.to_string())?.connect_lazy();
     let mut client = Grpc::new(channel);

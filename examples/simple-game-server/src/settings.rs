@@ -1,4 +1,4 @@
-//! The flags and the environment, as Go's programs read them.
+//! Flags and environment variables, parsed as in Go programs.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, Parser};
 
-/// A game server to try things with: send it text over UDP or TCP
+/// A sample game server: it takes text commands over UDP or TCP
 #[derive(Clone, Debug, Parser)]
 #[command(name = "simple-game-server", version)]
 pub struct Settings {
@@ -21,7 +21,7 @@ pub struct Settings {
     /// Listen on the first port that the GameServer's status names instead [env: PASSTHROUGH]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_parser = truth, default_value = "false", default_missing_value = "true")]
     pub passthrough: bool,
-    /// Say that it is ready by itself [env: READY]
+    /// Call Ready by itself [env: READY]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_parser = truth, default_value = "true", default_missing_value = "true")]
     pub ready: bool,
     /// Listen on UDP [env: UDP]
@@ -30,19 +30,19 @@ pub struct Settings {
     /// Listen on TCP [env: TCP]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, value_parser = truth, default_value = "false", default_missing_value = "true")]
     pub tcp: bool,
-    /// Seconds to wait before it says that it is ready
+    /// Seconds to wait before it calls Ready
     #[arg(long = "readyDelaySec", default_value_t = 0, allow_negative_numbers = true)]
     pub ready_delay_sec: i64,
-    /// Seconds after an allocation at which it shuts down by itself; 0 is never
+    /// Seconds after an allocation at which it shuts down by itself; 0 means never
     #[arg(long = "automaticShutdownDelaySec", default_value_t = 0, allow_negative_numbers = true)]
     pub automatic_shutdown_delay_sec: i64,
     /// The same in minutes
     #[arg(long = "automaticShutdownDelayMin", default_value_t = 0, allow_negative_numbers = true)]
     pub automatic_shutdown_delay_min: i64,
-    /// How often it goes back to Ready before it shuts down by itself
+    /// Number of times that it returns to Ready before it shuts down by itself
     #[arg(long = "readyIterations", default_value_t = 0, allow_negative_numbers = true)]
     pub ready_iterations: i64,
-    /// Seconds to go on after SIGTERM
+    /// Seconds to keep running after SIGTERM
     #[arg(
         long = "gracefulTerminationDelaySec",
         default_value_t = 0,
@@ -52,8 +52,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the flags, with one dash or two, and then the environment, which counts more. A variable that is empty is
-    /// not set.
+    /// Reads the flags, with one dash or two, and then the environment, which takes precedence. An empty variable counts as
+    /// unset.
     pub fn read(
         args: impl IntoIterator<Item = OsString>,
         env: impl Fn(&str) -> Option<String>,
@@ -95,7 +95,7 @@ impl Settings {
         seconds(self.graceful_termination_delay_sec)
     }
 
-    /// Returns how long after an allocation it shuts down by itself, if it does.
+    /// Returns the delay between an allocation and the automatic shutdown, if any.
     pub(crate) fn automatic_shutdown_delay(&self) -> Option<Duration> {
         let minutes = seconds(self.automatic_shutdown_delay_min).saturating_mul(60);
         let span = seconds(self.automatic_shutdown_delay_sec).max(minutes);
@@ -103,7 +103,7 @@ impl Settings {
     }
 }
 
-/// Reads a number of seconds; less than none is none.
+/// Reads a number of seconds; a negative number is 0.
 fn seconds(number: i64) -> Duration {
     Duration::from_secs(number.max(0).unsigned_abs())
 }
@@ -122,7 +122,7 @@ fn override_with<T>(
     Ok(())
 }
 
-/// Reads a yes or no as Go does, and in any case of letters.
+/// Parses a boolean as Go does, ignoring case.
 fn truth(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "t" | "true" => Ok(true),
@@ -131,7 +131,7 @@ fn truth(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Writes `-port` as `--port`, for people and manifests used to Go's flags.
+/// Rewrites `-port` as `--port`, because manifests for Go programs use one dash.
 fn two_dashes(arg: OsString) -> OsString {
     match arg.to_str() {
         Some(text) if is_flag(text) => format!("-{text}").into(),
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((settings.port, settings.udp, settings.tcp), (7000, false, true));
         assert_eq!(settings.ready_delay(), Duration::from_secs(3));
         let settings = read(&["-readyDelaySec", "-1"], &[]).unwrap();
-        assert_eq!(settings.ready_delay(), Duration::ZERO, "less than none is none");
+        assert_eq!(settings.ready_delay(), Duration::ZERO, "a negative number is 0");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::commands::{Answer, Game};
 /// The longest command.
 const LONGEST: usize = 2048;
 
-/// How many TCP connections are served at a time; more wait.
+/// How many TCP connections are served at a time; further ones wait.
 const CONNECTIONS: usize = 256;
 
 pub(crate) struct Sockets {
@@ -30,7 +30,7 @@ impl Sockets {
         Ok(Self { udp, tcp })
     }
 
-    /// Answers until something breaks.
+    /// Serves until a socket fails.
     pub(crate) async fn answer(self, game: Game) -> Result<(), Error> {
         let udp = async {
             match self.udp {
@@ -54,7 +54,7 @@ impl Sockets {
 async fn packets(socket: &UdpSocket, mut game: Game) -> io::Result<()> {
     let mut buffer = [0; LONGEST];
     loop {
-        // An error is about an answer that did not arrive, and not about the next packet.
+        // The error concerns an earlier response that was not delivered, not the next packet.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let text = String::from_utf8_lossy(&buffer[..length]).trim().to_owned();
         if let Some(reply) = reply(&mut game, &text, "ACK").await {
@@ -72,7 +72,7 @@ async fn connections(listener: &TcpListener, game: &Game) -> io::Result<()> {
         let game = game.clone();
         tokio::spawn(async move {
             let _place = place;
-            // A player who goes away is no fault of ours.
+            // A client that disconnects is not an error.
             let _ = lines(stream, game).await;
         });
     }
@@ -97,7 +97,7 @@ async fn lines(stream: TcpStream, mut game: Game) -> io::Result<()> {
 
 async fn reply(game: &mut Game, text: &str, ack: &str) -> Option<String> {
     eprintln!("received: {text}");
-    match game.obey(text).await {
+    match game.execute(text).await {
         Ok(Answer::Ack) => Some(format!("{ack}: {text}\n")),
         Ok(Answer::Text(text)) => Some(text),
         Ok(Answer::Silence) => None,

@@ -3,7 +3,7 @@
 //! Runs alternate: an allocated run takes Ready servers, and the bare run after it updates those same servers back to
 //! Ready, one write each. So both write the same objects as often, and nothing is refilled during a run.
 
-mod ask;
+mod client;
 mod place;
 
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 
 use crate::report::Report;
-use ask::{Asker, Door};
+use client::{AllocationClient, Protocol};
 use place::{Place, Where};
 
-/// How many ask at once.
+/// The numbers of concurrent clients.
 const CLIENTS: [usize; 4] = [1, 8, 32, 128];
 
-/// What is measured, and how often.
+/// The sizes of a measurement, and its repetitions.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Measure only this one
     #[arg(long, value_enum)]
     on: Option<Where>,
-    /// Ask only through this door
+    /// Use only this protocol
     #[arg(long, value_enum)]
-    door: Option<Door>,
-    /// Ask only from so many clients at once
+    protocol: Option<Protocol>,
+    /// Use only so many concurrent clients
     #[arg(long)]
     clients: Option<usize>,
     /// How many allocated runs, and as many bare ones, for each figure [default: 5 embedded, 15 real]
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     size: Option<usize>,
 }
 
-/// What one kind of run showed, over all its repetitions.
+/// The figures of one kind of run, over all its repetitions.
 #[derive(Default)]
 struct Figures {
     rates: Vec<f64>,
@@ -50,7 +50,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let columns = [
         "on",
-        "door",
+        "protocol",
         "clients",
         "allocations/s",
         "spread",
@@ -77,7 +77,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<Report> {
         ),
     };
     report.note(format!(
-        "Medians of {runs}, allocated and bare in turn, with the slowest and the fastest; the ratio is the median of what each allocated run is to \
+        "Medians of {runs}, allocated and bare alternating, with the slowest and the fastest; the ratio is the median of what each allocated run is to \
          the bare run after it; latencies in ms over all runs. A bare update is a PUT of the same game server with its version, by as many \
          clients. Embedded: durable, engine, allocator, its watch and all clients in one process on two cores; its bare updates come without a \
          socket. Real: kube-apiserver with etcd beside it, whose garbage is collected before each run; each client of bare updates has its own \
@@ -91,42 +91,42 @@ async fn measure(place: Where, options: Options, report: &mut Report) -> anyhow:
     let most = options.size.unwrap_or(place.usual_size());
     let runs = options.runs.unwrap_or(place.usual_runs());
     let place = Place::open(place, most).await?;
-    for door in [Door::Process, Door::Grpc, Door::Rest] {
-        if options.door.is_some_and(|only| only != door) || !place.has(door) {
+    for protocol in [Protocol::Process, Protocol::Grpc, Protocol::Rest] {
+        if options.protocol.is_some_and(|only| only != protocol) || !place.has(protocol) {
             continue;
         }
         for clients in options.clients.map_or(CLIENTS.to_vec(), |only| vec![only]) {
             // Alone, half as many take as long.
             let size = if clients == 1 { most / 2 } else { most };
-            let (allocated, bare) = pairs(&place, door, clients, size, runs).await?;
-            row(report, &place, door, clients, &allocated, &bare);
+            let (allocated, bare) = pairs(&place, protocol, clients, size, runs).await?;
+            row(report, &place, protocol, clients, &allocated, &bare);
         }
     }
     place.close().await;
     Ok(())
 }
 
-/// Measures allocated and bare runs in turn.
+/// Measures allocated and bare runs alternately.
 async fn pairs(
     place: &Place,
-    door: Door,
-    clients: usize,
+    protocol: Protocol,
+    count: usize,
     size: usize,
     runs: usize,
 ) -> anyhow::Result<(Figures, Figures)> {
     let (mut allocated, mut bare) = (Figures::default(), Figures::default());
-    let mut askers = Vec::new();
-    for _ in 0..clients {
-        askers.push(place.asker(door).await?);
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(place.client(protocol).await?);
     }
-    let mut updaters = place.updaters(clients).await?;
+    let mut updaters = place.updaters(count).await?;
     // One pair before, for what is done only once, as connecting is.
     for round in 0..=runs {
         let is_counted = round > 0;
         let size = if is_counted { size } else { size.min(200) };
-        place.settle().await?;
-        let (rate, times, returned) = timed(askers, size, Asker::ask).await?;
-        askers = returned;
+        place.wait_until_idle().await?;
+        let (rate, times, returned) = timed(clients, size, AllocationClient::allocate).await?;
+        clients = returned;
         if is_counted {
             allocated.rates.push(rate);
             allocated.times.extend(times);
@@ -161,9 +161,9 @@ where
             start.wait().await;
             let mut times = Vec::with_capacity(share);
             for _ in 0..share {
-                let asked = Instant::now();
+                let sent = Instant::now();
                 worker = work(worker).await?;
-                times.push(asked.elapsed());
+                times.push(sent.elapsed());
             }
             anyhow::Ok((worker, times))
         })
@@ -180,11 +180,18 @@ where
     Ok((rate, times.concat(), returned))
 }
 
-fn row(report: &mut Report, place: &Place, door: Door, clients: usize, a: &Figures, b: &Figures) {
+fn row(
+    report: &mut Report,
+    place: &Place,
+    protocol: Protocol,
+    clients: usize,
+    a: &Figures,
+    b: &Figures,
+) {
     let spread = |f: &Figures| format!("{:.0} to {:.0}", f.slowest(), f.fastest());
     report.row(&[
         place.name(),
-        door.name(),
+        protocol.name(),
         &clients.to_string(),
         &format!("{:.0}", median(a.rates.iter().copied())),
         &spread(a),
@@ -213,7 +220,7 @@ impl Figures {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Gives a time in milliseconds that so many of a hundred are below.
+    /// Returns a time in milliseconds that so many of a hundred are below.
     fn percentile(&self, share: usize) -> f64 {
         let mut times = self.times.clone();
         times.sort_unstable();

@@ -38,7 +38,7 @@ pub(crate) fn run(bursts: usize, real: bool) -> anyhow::Result<Report> {
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let world = World::embedded().await?;
+        let world = World::embedded(&control::Part::ALL).await?;
         row(&mut report, "embedded", measure(world.client(), bursts).await?);
         world.end().await;
         if real {
@@ -48,7 +48,7 @@ pub(crate) fn run(bursts: usize, real: bool) -> anyhow::Result<Report> {
         }
         anyhow::Ok(())
     })?;
-    report.note("A Buffer policy of 100; between bursts the matches end, the fleet is whole again, and a second passes. The autoscaler's own sync interval is an hour: only changes make it look.");
+    report.note("A Buffer policy of 100; between bursts the matches end, the fleet is whole again, and a second passes. The autoscaler's own sync interval is an hour: only changes start an evaluation.");
     Ok(report)
 }
 
@@ -81,7 +81,7 @@ async fn measure(client: &Client, bursts: usize) -> anyhow::Result<Vec<Duration>
     Ok(took)
 }
 
-/// Notes each size that the fleet is given, and when it was seen.
+/// Records each size of the fleet, and when it was observed.
 async fn follow(fleets: Api<Fleet>, sizes: watch::Sender<(i32, Instant)>) {
     let mut events = pin!(watcher(fleets, watcher::Config::default()).applied_objects());
     while let Some(event) = events.next().await {
@@ -110,10 +110,10 @@ async fn one(
     set(&servers, &ready, "Allocated").await?;
     let done_at = Instant::now();
     let wanted = SPARE + i32::try_from(BURST)?;
-    let seen = tokio::time::timeout(WITHIN, sizes.wait_for(|(size, _)| *size == wanted)).await;
-    let seen_at = seen.context("the fleet was not resized")??.1;
+    let resized = tokio::time::timeout(WITHIN, sizes.wait_for(|(size, _)| *size == wanted)).await;
+    let resized_at = resized.context("the fleet was not resized")??.1;
     set(&servers, &ready, "Shutdown").await?;
-    Ok(seen_at.saturating_duration_since(done_at))
+    Ok(resized_at.saturating_duration_since(done_at))
 }
 
 async fn set(servers: &Api<GameServer>, names: &[String], state: &str) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! How fast fleets are sized and game servers chosen, next to looking at every server for every request.
+//! Measures how fast fleets are sized and game servers chosen, next to examining every server for every request.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use decide::allocation::{
     CounterAction, CounterBounds, CounterVerb, Index, Request, Selector, allocate,
 };
 use decide::fleet::{
-    Amount, Capacity, Fleet, Mode, Observation, Policy, Replies, Scheduling, Template, merge, size,
-    status,
+    Amount, Capacity, Fleet, FleetObservation, Mode, Policy, Replies, Scheduling, Template, merge,
+    size, status,
 };
 use decide::gameserver::{Counter, First, GameServer, List, Occupancy, Priority, Source, State};
 use jiff::Timestamp;
@@ -45,7 +45,7 @@ fn sizes(report: &mut Report) {
     {
         for (tenths, what) in [(11, "grows"), (9, "a tenth goes"), (1, "nine tenths go")] {
             let servers: Vec<_> = (0..SIZED).map(|n| server(n, 1, n % 8, State::Ready)).collect();
-            let nodes = Occupancy::of(&servers);
+            let nodes = Occupancy::from_servers(&servers);
             let fleet = fleet(scheduling, &servers);
             let policy = Policy::Counter(Capacity {
                 key: "rooms".into(),
@@ -53,10 +53,20 @@ fn sizes(report: &mut Report) {
                 min: 0,
                 max: i64::MAX,
             });
-            let seen = Observation { fleet: &fleet, servers: &servers, nodes: &nodes, rival: None };
+            let observation = FleetObservation {
+                fleet: &fleet,
+                servers: &servers,
+                nodes: &nodes,
+                other_owner: None,
+            };
             let took = fastest(51, || {
                 let start = Instant::now();
-                black_box(size(&policy, black_box(seen), &Replies::new(), Timestamp::UNIX_EPOCH));
+                black_box(size(
+                    &policy,
+                    black_box(observation),
+                    &Replies::new(),
+                    Timestamp::UNIX_EPOCH,
+                ));
                 start.elapsed()
             });
             let measured = format!("{:.0} µs", took.as_secs_f64() * 1e6);
@@ -97,7 +107,7 @@ fn allocations(report: &mut Report) {
     }
 }
 
-/// Allocates again and again from an index that was asked for these shapes before.
+/// Allocates repeatedly from an index that already knows these selectors.
 fn index_round(servers: &[GameServer], requests: &[Request]) -> Duration {
     let mut index = Index::default();
     servers.iter().for_each(|server| index.put(server.clone()));
@@ -106,7 +116,7 @@ fn index_round(servers: &[GameServer], requests: &[Request]) -> Duration {
     }
     let mut taken: Vec<Arc<str>> = Vec::new();
     fastest(ROUNDS, || {
-        // A round goes on where the last one ended, to servers that no cache has seen, until the fleet runs out.
+        // A round continues where the last one ended, to servers that no CPU cache holds, until the fleet runs out.
         if taken.len() > SERVERS / FLEETS - 2 * PER_ROUND {
             for name in taken.drain(..) {
                 let number: usize = name[1..].parse().expect("names are numbers");
@@ -114,8 +124,8 @@ fn index_round(servers: &[GameServer], requests: &[Request]) -> Duration {
             }
         }
         let start = Instant::now();
-        for (turn, request) in requests.iter().cycle().take(PER_ROUND).enumerate() {
-            let now = Timestamp::UNIX_EPOCH + Duration::from_millis(turn as u64);
+        for (millis, request) in requests.iter().cycle().take(PER_ROUND).enumerate() {
+            let now = Timestamp::UNIX_EPOCH + Duration::from_millis(millis as u64);
             let picked = index.allocate(request, now).expect("a fleet has more servers than that");
             taken.push(Arc::clone(&picked.server.name));
         }
@@ -126,7 +136,7 @@ fn index_round(servers: &[GameServer], requests: &[Request]) -> Duration {
 const SCANNED: usize = 20;
 
 fn scan_round(servers: &[GameServer], requests: &[Request]) -> Duration {
-    let nodes = Occupancy::of(servers);
+    let nodes = Occupancy::from_servers(servers);
     fastest(3, || {
         let start = Instant::now();
         for request in requests.iter().cycle().take(SCANNED) {

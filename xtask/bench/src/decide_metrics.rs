@@ -1,11 +1,12 @@
-//! How long do policies with checks take to decide?
+//! Measures how long policies with checks take to decide.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use decide::checks::strategy::{Bounds, PassThrough, Steps, TargetValue, Threshold, To};
 use decide::checks::{
-    Check, Cooldown, Limits, OnError, Policy, Reading, Seen, Series, Strategy, Window, decide,
+    Check, Cooldown, Limits, OnError, Policy, Reading, Series, Strategy, TargetObservation, Window,
+    decide,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -55,7 +56,7 @@ pub(crate) fn run() -> Report {
     report
 }
 
-/// How long this thread has run, where the kernel tells: on a shared machine the clock also counts the others' turns.
+/// Returns the CPU time of this thread, where the kernel has it: on a shared machine the clock also counts other programs.
 fn on_cpu() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
@@ -63,15 +64,16 @@ fn on_cpu() -> Option<Duration> {
 
 fn size(policy: &Policy, numbers: &[Series; 4], now: Timestamp) -> i64 {
     let readings = numbers.each_ref().map(Reading::Series);
-    let seen = Seen {
+    let observation = TargetObservation {
         count: 12,
         checks: &readings,
         rules: &[],
         last_action: None,
         original_count: None,
         history: &[],
+        shared_with: None,
     };
-    decide(policy, &seen, now).to
+    decide(policy, &observation, now).to
 }
 
 fn policy(index: usize) -> Policy {

@@ -1,4 +1,4 @@
-//! How long decisions about nodes take, and how well they pack.
+//! Measures how long decisions about nodes take, and how well they pack.
 //!
 //! Every case runs in a process of its own, so that its peak of memory is its own too.
 
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::report::Report;
 use measure::Figures;
 
-/// Runs every case, or in a child the one it was started for: its turn, or only the reading of its objects.
+/// Runs every case or, in a child, the one it was started for: its evaluation, or only the conversion of its objects.
 pub(crate) fn run(case: Option<usize>, converts: bool) -> anyhow::Result<Option<Report>> {
     let cases = cases::all();
     if let Some(number) = case {
@@ -53,13 +53,13 @@ pub(crate) fn run(case: Option<usize>, converts: bool) -> anyhow::Result<Option<
         report.row(&row(case, &figures, conversion).iter().map(String::as_str).collect::<Vec<_>>());
     }
     report.note(
-        "Time on one core's CPU (not waiting for it), the best of several runs, one process per case. A turn starts from the objects that the autoscaler keeps in memory, each read once when \
+        "Time on one core's CPU (not waiting for it), the best of several runs, one process per case. An evaluation starts from the objects that the autoscaler keeps in memory, each read once when \
          it arrives (conversion: reading all of them anew from Kubernetes' types), and contains all other phases: grouping (classes, counters, the snapshot), looking (groups, templates, pods that fit after \
          all), planning. Packing is the planning alone; predicate is one search over all nodes. Peers were measured \
          on two cores with CA 1.36.1 (in brackets with its fast path) and Karpenter of 2026-08, by their own benchmarks. FFD is \
          first fit decreasing, pod by pod, for the pods and the group that the plan chose; the bound is what no packing of \
          all pods into that group's nodes can go below, and what forces it. Memory is the process's: its objects, and the \
-         peak of the turn with them.",
+         peak of the evaluation with them.",
     );
     Ok(Some(report))
 }
@@ -76,7 +76,7 @@ fn in_a_child<T: DeserializeOwned>(number: usize, converts: bool) -> anyhow::Res
 
 fn row(case: &cases::Case, figures: &Figures, conversion: f64) -> Vec<String> {
     let timed = match case.timed {
-        cases::Timed::Turn => figures.turn(),
+        cases::Timed::Evaluation => figures.evaluation(),
         cases::Timed::Packing => figures.planning,
         cases::Timed::Predicate => figures.planning,
     };
@@ -88,7 +88,7 @@ fn row(case: &cases::Case, figures: &Figures, conversion: f64) -> Vec<String> {
         millis(timed),
         millis(conversion),
         millis(figures.grouping),
-        millis(figures.looking),
+        millis(figures.evaluating),
         millis(figures.planning),
         figures.nodes.clone(),
         figures.ffd.map_or_else(|| "-".to_owned(), |n| n.to_string()),

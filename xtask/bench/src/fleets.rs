@@ -24,7 +24,7 @@ pub(crate) const FLEET: &str = "bench";
 /// How long a fleet may take before the bench gives up.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// What one fleet took.
+/// The figures of one fleet.
 struct Figures {
     size: i32,
     up: Duration,
@@ -54,7 +54,7 @@ pub(crate) fn run(sizes: &[i32], real: bool) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         for &size in sizes {
-            let world = World::embedded().await?;
+            let world = World::embedded(&control::Part::ALL).await?;
             row(&mut report, "embedded", &measure(&world, size).await?);
             world.end().await;
         }
@@ -107,7 +107,7 @@ async fn measure(world: &World, size: i32) -> anyhow::Result<Figures> {
     Ok(Figures { size, up, down: started.elapsed(), writes, cpu, memory_mib })
 }
 
-/// Makes the fleet with so many servers, all Ready.
+/// Creates the fleet with so many servers, all Ready.
 pub(crate) async fn grow(client: &Client, size: i32) -> anyhow::Result<()> {
     let fleets: Api<Fleet> = Api::default_namespaced(client.clone());
     let mut fleet = fleet();
@@ -159,12 +159,14 @@ pub(crate) fn fleet() -> Fleet {
     fleet
 }
 
-fn cpu_time() -> Duration {
+/// Returns the CPU time that this process has used.
+pub(crate) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-fn resident_mib() -> anyhow::Result<f64> {
+/// Returns the resident memory of this process.
+pub(crate) fn resident_mib() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;

@@ -8,6 +8,7 @@ mod decide_nodes;
 mod engine;
 mod fleets;
 mod report;
+mod workloads;
 
 use std::path::PathBuf;
 
@@ -81,11 +82,17 @@ enum Bench {
         #[arg(long, hide = true, requires = "case")]
         convert: bool,
     },
+    /// A Deployment from nothing to a thousand Ready pods, through a rolling update, and back
+    Workloads {
+        /// How many pods
+        #[arg(long = "size", default_values_t = [1000])]
+        sizes: Vec<i32>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|err| anyhow::anyhow!("{err}"))?;
-    // As in the program itself: spans that nobody wants to see cost nothing, where someone has said so.
+    // As in the program itself: spans that the filter excludes cost nothing.
     tracing_subscriber::fmt().with_env_filter("warn").with_writer(std::io::stderr).init();
     let args = Args::parse();
     let report: Report = match args.bench {
@@ -100,6 +107,7 @@ fn main() -> anyhow::Result<()> {
             Some(report) => report,
             None => return Ok(()),
         },
+        Bench::Workloads { sizes } => workloads::run(&sizes)?,
     };
     report.print()?;
     if let Some(path) = args.json {

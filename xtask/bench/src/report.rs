@@ -4,13 +4,13 @@ use std::io::Write;
 
 use serde::Serialize;
 
-/// What one bench measured.
+/// The figures of one bench.
 #[derive(Serialize)]
 pub(crate) struct Report {
     title: String,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// What a reader must know to judge the figures.
+    /// Notes that a reader needs to judge the figures.
     notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What do the Go types say that the OpenAPI documents do not?
+//! Reads from the Go types what the OpenAPI documents leave out.
 //!
 //! The sources of the API packages are regular enough to be read line by line: a struct is `type Name struct {`, its
 //! fields are `Name Type` and a tag, and it ends with a brace in the first column.
@@ -23,7 +23,7 @@ pub(crate) struct Field {
     pub number: Option<String>,
 }
 
-/// What was found in the sources, by OpenAPI name of the type.
+/// The facts found in the sources, by OpenAPI name of the type.
 #[derive(Debug, Default)]
 pub(crate) struct GoTypes {
     structs: BTreeMap<String, Struct>,
@@ -131,11 +131,11 @@ fn parse(source: &str, prefix: &str, types: &mut GoTypes) {
         }
         is_enum = line.starts_with("// +enum") || (is_enum && line.starts_with("//"));
     }
-    settle_enums(types);
+    resolve_enums(types);
 }
 
 /// Constants may stand in another file than their type, so they wait under a marked name until it is known.
-fn settle_enums(types: &mut GoTypes) {
+fn resolve_enums(types: &mut GoTypes) {
     let known: Vec<String> = types.enums.keys().filter(|k| !k.starts_with('?')).cloned().collect();
     for name in known {
         if let Some(mut values) = types.enums.remove(&format!("?{name}"))

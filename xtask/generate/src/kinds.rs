@@ -1,4 +1,4 @@
-//! Which types does the engine need, and where are they published?
+//! Lists the types that the API server needs, and where they are published.
 
 /// A document of the OpenAPI directory, and the kinds wanted from it. Lists of these kinds and everything that they
 /// refer to come along.

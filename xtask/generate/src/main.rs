@@ -1,6 +1,6 @@
 //! Writes generated files: the CRDs in `deploy/crds`, and `crates/apimachinery/data/*.txt` from the Go modules of Kubernetes.
 //!
-//! For the latter, the OpenAPI documents say what a field holds and how lists merge; the Go types say what the documents leave out:
+//! For the latter, the OpenAPI documents have the types of fields and how lists merge; the Go types have what the documents leave out:
 //! which fields are pointers, which vanish when empty, and the names that decoding errors use.
 
 mod crds;
@@ -27,7 +27,7 @@ enum Args {
         #[arg(long)]
         check: bool,
     },
-    /// What Kubernetes knows of its own types, from its Go modules
+    /// The types of Kubernetes, from its Go modules
     KubernetesTypes,
 }
 

@@ -1,4 +1,4 @@
-//! Which schemas do the published documents hold for the wanted kinds?
+//! Reads the schemas of the wanted kinds from the published documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

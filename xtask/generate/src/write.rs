@@ -1,4 +1,4 @@
-//! How are the types written down?
+//! Writes the generated tables of types.
 //!
 //! One line per type (`T`) and per field (`F`), parts separated by tabs, so that a new release shows as a readable
 //! difference. The reader is `crates/apimachinery/src/schema/data.rs`.

@@ -1,4 +1,4 @@
-//! Which figures of two revisions belong together, and what are their medians?
+//! Matches the figures of two revisions, and computes their medians.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -66,15 +66,15 @@ impl Report {
         figures
     }
 
-    /// Returns how many of the first columns say what a row is about: as many as tell all rows apart, and at least one.
+    /// Returns how many of the first columns identify a row: as many as make all rows distinct, and at least one.
     fn labels(&self) -> usize {
-        let tells_apart = |count: &usize| {
-            let mut seen: Vec<&[String]> =
+        let is_distinct = |count: &usize| {
+            let mut keys: Vec<&[String]> =
                 self.rows.iter().map(|row| &row[..(*count).min(row.len())]).collect();
-            seen.sort_unstable();
-            seen.windows(2).all(|pair| pair[0] != pair[1])
+            keys.sort_unstable();
+            keys.windows(2).all(|pair| pair[0] != pair[1])
         };
-        (1..self.columns.len()).find(tells_apart).unwrap_or(1)
+        (1..self.columns.len()).find(is_distinct).unwrap_or(1)
     }
 }
 
@@ -119,7 +119,7 @@ impl Comparison {
         }
         writeln!(
             out,
-            "\nMedians of {} runs of each, in turn. The ratio is this checkout's figure to the other's: above 1 is better for rates (/s), worse \
+            "\nMedians of {} runs of each, alternating. The ratio is this checkout's figure to the other's: above 1 is better for rates (/s), worse \
              for times and memory.",
             self.rounds
         )
@@ -197,8 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_told_apart_by_as_many_columns_as_it_takes_and_ranges_are_no_figures() {
-        let columns = ["on", "door", "clients", "allocations/s", "spread", "p50", "spread", "p50"];
+    fn rows_are_identified_by_as_many_columns_as_necessary_and_ranges_are_not_figures() {
+        let columns =
+            ["on", "protocol", "clients", "allocations/s", "spread", "p50", "spread", "p50"];
         let rows: [&[&str]; 3] = [
             &["embedded", "process", "1", "100", "90 to 110", "0.10", "1 to 2", "0.20"],
             &["embedded", "process", "8", "300", "290 to 310", "0.11", "1 to 2", "0.21"],
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_revision_did_not_measure_has_no_ratio() {
+    fn rows_without_a_measurement_of_the_other_revision_have_no_ratio() {
         let before = report(&["case", "time"], &[&["a", "10 ms"]]);
         let now = report(&["case", "time"], &[&["b", "5 ms"], &["a", "20 ms"]]);
         let comparison = Comparison::new(&[before], &[now]).unwrap();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_refused() {
+    fn text_without_a_table_is_rejected() {
         for json in ["", "{}", r#"{"title": "T", "columns": [1], "rows": []}"#] {
             assert!(Report::read(json.as_bytes()).is_err(), "{json}");
         }

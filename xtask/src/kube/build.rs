@@ -18,13 +18,15 @@ pub enum Program {
     ControllerManager,
     Scheduler,
     Kubectl,
+    /// The kubectl of an older Kubernetes, which clients still use.
+    OldKubectl,
     Kwok,
     /// Kubernetes' own end-to-end tests.
     E2e,
 }
 
 impl Program {
-    /// What a cluster needs.
+    /// The programs of a cluster.
     pub const CLUSTER: [Self; 6] = [
         Self::Etcd,
         Self::ApiServer,
@@ -50,6 +52,7 @@ impl Program {
                 ("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler")
             }
             Self::Kubectl => ("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+            Self::OldKubectl => ("kubectl-old", "kubectl-old", "k8s.io/kubernetes/cmd/kubectl"),
             Self::Kwok => ("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
             Self::E2e => ("e2e.test", "kubernetes", "k8s.io/kubernetes/test/e2e"),
         }
@@ -59,10 +62,12 @@ impl Program {
 /// Where the built programs are.
 pub struct Binaries {
     folder: PathBuf,
+    /// The version of the older Kubernetes, of which there is only a kubectl.
+    old: String,
 }
 
 impl Binaries {
-    /// Builds those of the programs that are not there yet, and says how long each took.
+    /// Builds the programs that are missing, and prints how long each took.
     pub fn build(programs: &[Program]) -> anyhow::Result<Self> {
         let kubernetes = required("kubernetes", "k8s.io/kubernetes")?;
         let (etcd, kwok) =
@@ -71,7 +76,8 @@ impl Binaries {
             super::cache()?.join("kube").join(format!("{kubernetes}_etcd-{etcd}_kwok-{kwok}"));
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("could not make {}", folder.display()))?;
-        let binaries = Self { folder };
+        let old = required("kubectl-old", "k8s.io/kubernetes")?;
+        let binaries = Self { folder, old };
         let missing: Vec<_> = programs.iter().filter(|p| !binaries.path(**p).exists()).collect();
         if missing.is_empty() {
             return Ok(binaries);
@@ -87,12 +93,22 @@ impl Binaries {
         Ok(binaries)
     }
 
-    /// Gives the path of a program.
+    /// Returns the path of a program.
     pub fn path(&self, program: Program) -> PathBuf {
-        self.folder.join(program.source().0)
+        match program {
+            // Its version is not in the name of the folder, because it is of no interest to the cluster.
+            Program::OldKubectl => self.folder.with_file_name(format!("kubectl-{}", self.old)),
+            Program::Etcd
+            | Program::ApiServer
+            | Program::ControllerManager
+            | Program::Scheduler
+            | Program::Kubectl
+            | Program::Kwok
+            | Program::E2e => self.folder.join(program.source().0),
+        }
     }
 
-    /// Starts KWOK, which plays the nodes of a cluster: nodes stay ready, pods run, complete and go. Nodes whose kubelet is under test
+    /// Starts KWOK, which simulates the nodes of a cluster: nodes stay ready, pods run, complete and are deleted. Nodes whose kubelet is under test
     /// have a label, and are left alone.
     pub(crate) fn kwok(
         &self,
@@ -117,11 +133,12 @@ impl Binaries {
         let (name, module, package) = program.source();
         let module = run::root().join("xtask/kube").join(module);
         let out = self.folder.join(format!("{name}.new"));
+        let version = if program == Program::OldKubectl { &self.old } else { kubernetes };
         let verb: &[&str] = if program == Program::E2e { &["test", "-c"] } else { &["build"] };
         let flags = ["-trimpath", "-buildvcs=false", "-ldflags"];
         let mut command = Command::new(go);
-        command.args(verb).args(flags).arg(link_flags(kubernetes)).arg("-o").arg(&out).arg(package);
-        // The settings of whoever runs this must not change what is built; the module decides which Go it needs.
+        command.args(verb).args(flags).arg(link_flags(version)).arg("-o").arg(&out).arg(package);
+        // Settings of the environment must not change what is built; the module decides which Go it needs.
         command.env_remove("GOFLAGS").env("GOTOOLCHAIN", "auto").env("CGO_ENABLED", "0");
         run::command_in(&module, &mut command)?;
         if program == Program::Kwok {
@@ -136,7 +153,7 @@ impl Binaries {
             .args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])
             .current_dir(module)
             .output()
-            .context("could not ask Go for the folder of KWOK's module")?;
+            .context("could not get the folder of KWOK's module")?;
         let stages =
             PathBuf::from(String::from_utf8(listed.stdout)?.trim()).join("kustomize/stage");
         let mut all = String::new();
@@ -165,7 +182,7 @@ fn link_flags(version: &str) -> String {
     format!("-s -w -X {at}.gitVersion={version} -X {at}.gitMajor={major} -X {at}.gitMinor={minor}")
 }
 
-/// Gives the version of `package` that a module below `xtask/kube` requires.
+/// Returns the version of `package` that a module below `xtask/kube` requires.
 fn required(module: &str, package: &str) -> anyhow::Result<String> {
     let path = run::root().join("xtask/kube").join(module).join("go.mod");
     let text = std::fs::read_to_string(&path)

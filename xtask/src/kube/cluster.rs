@@ -1,4 +1,4 @@
-//! One running cluster: started part by part on free ports of the loopback address, stopped by process id.
+//! Runs one cluster: started part by part on free ports of the loopback address, stopped by process id.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -17,21 +17,23 @@ pub struct Options {
     pub controllers: bool,
     /// Nodes that KWOK plays.
     pub nodes: usize,
+    /// The controllers of workloads and of Endpoints.
+    pub workloads: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { controllers: true, nodes: 1 }
+        Self { controllers: true, nodes: 1, workloads: false }
     }
 }
 
 /// A running cluster. It is stopped when this is dropped.
 pub struct Cluster {
-    /// The started programs; they stop before their folder goes.
+    /// The started programs; they stop before their folder is removed.
     parts: Vec<Process>,
     folder: Folder,
     kubectl: PathBuf,
-    /// How to reach it.
+    /// The path of its kubeconfig.
     pub kubeconfig: PathBuf,
     /// The API server's address.
     pub url: String,
@@ -71,7 +73,7 @@ impl Cluster {
         cluster.start_etcd(binaries, etcd, peer)?;
         cluster.start_api_server(binaries, etcd, port)?;
         if options.controllers {
-            cluster.start_controllers(binaries)?;
+            cluster.start_controllers(binaries, options.workloads)?;
             let [port] = free_ports()?;
             cluster.parts.push(binaries.kwok(&cluster.folder, &cluster.kubeconfig, port)?);
             cluster.apply(&(0..options.nodes).map(node).collect::<String>())?;
@@ -96,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Gives the resident memory of a part in KiB.
+    /// Returns the resident memory of a part in KiB.
     pub fn resident_kib(&self, part: &str) -> anyhow::Result<u64> {
         self.parts.iter().find(|p| p.name == part).context("no such part")?.resident_kib()
     }
@@ -112,7 +114,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives where a file of this cluster is, such as `ca.crt`.
+    /// Returns the path of a file of this cluster, such as `ca.crt`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -200,14 +202,14 @@ impl Cluster {
         self.wait_until_ready("kube-apiserver")
     }
 
-    fn start_controllers(&mut self, binaries: &Binaries) -> anyhow::Result<()> {
+    fn start_controllers(&mut self, binaries: &Binaries, workloads: bool) -> anyhow::Result<()> {
         let [manager, scheduler] = free_ports()?;
         let shared = |command: &mut Command, port: u16| {
             command.args([
                 "--leader-elect=false",
                 "--bind-address=127.0.0.1",
                 &format!("--secure-port={port}"),
-                // What is measured is the API server, not how often its own clients dare to ask it.
+                // The API server is measured, not the request limits of its own clients.
                 "--kube-api-qps=5000",
                 "--kube-api-burst=5000",
             ]);
@@ -219,8 +221,11 @@ impl Cluster {
             .arg("--service-account-private-key-file")
             .arg(self.folder.join("service-account.key"));
         command.arg("--root-ca-file").arg(self.folder.join("ca.crt"));
-        // The embedded engine stores workloads and leaves them alone, so what it is compared with does too.
-        command.arg(format!("--controllers=*,-{}", WORKLOADS.join(",-")));
+        // Tests that compare API servers need workloads to stay as they were written; those of workloads start a controller manager
+        // of their own.
+        if !workloads {
+            command.arg(format!("--controllers=*,-{}", WORKLOADS.join(",-")));
+        }
         self.spawn("kube-controller-manager", &command)?;
         let mut command = Command::new(binaries.path(Program::Scheduler));
         shared(&mut command, scheduler);
@@ -236,8 +241,8 @@ impl Cluster {
     fn wait_until_ready(&mut self, name: &str) -> anyhow::Result<()> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            let asked = self.kubectl().args(["get", "--raw", "/readyz"]).output()?;
-            if asked.status.success() {
+            let answered = self.kubectl().args(["get", "--raw", "/readyz"]).output()?;
+            if answered.status.success() {
                 return Ok(());
             }
             let ended =
@@ -257,7 +262,7 @@ impl Cluster {
     }
 }
 
-/// Gives the manifest of a node that KWOK plays.
+/// Returns the manifest of a node that KWOK plays.
 pub(crate) fn node(index: usize) -> String {
     format!(
         "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: kwok-{index}\n  labels: {{kubernetes.io/hostname: kwok-{index}, \

@@ -1,4 +1,4 @@
-//! Which Go builds the real Kubernetes? The machine's own if it is new enough, and otherwise one from PyPI.
+//! Finds the Go that builds the real Kubernetes: the machine's own if it is new enough, and otherwise one from PyPI.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::run;
 
-/// Gives a Go that is able to fetch the toolchain that a module asks for (1.21 or later).
+/// Returns a Go that can download the toolchain that a module requires (1.21 or later).
 pub(super) fn find() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from("go");
     if is_new_enough(&own) {
@@ -26,11 +26,12 @@ pub(super) fn find() -> anyhow::Result<PathBuf> {
 }
 
 fn is_new_enough(go: &PathBuf) -> bool {
-    let Ok(said) = Command::new(go).args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local").output()
+    let Ok(printed) =
+        Command::new(go).args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local").output()
     else {
         return false;
     };
-    let version = String::from_utf8_lossy(&said.stdout);
+    let version = String::from_utf8_lossy(&printed.stdout);
     let mut parts =
         version.trim().trim_start_matches("go").split('.').map(|p| p.parse::<u32>().unwrap_or(0));
     (parts.next(), parts.next()) >= (Some(1), Some(21))

@@ -1,4 +1,4 @@
-//! The certificates and keys of one cluster, made anew each time it is started.
+//! The certificates and keys of one cluster, generated at each start.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Which crate may depend on which others.
+//! Checks which crates depend on which others.
 
 use std::collections::{BTreeMap, BTreeSet};
 

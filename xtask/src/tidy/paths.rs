@@ -1,4 +1,4 @@
-//! Whether the files that the documentation names exist.
+//! Checks that the files that the documentation names exist.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! How counters and lists are written in the first design of the feature, and what we make of it.
+//! The dialect of the first design of counters and lists, and its conversion to that of Agones.
 //!
-//! The spelling tells the two apart. What arrives in the old spelling leaves here in Agones' own; problems found later
+//! The spelling distinguishes the two. What arrives in the old spelling leaves here in Agones' own; problems found later
 //! are reported under the names that were written.
 
 use serde_json::{Map, Value, json};
@@ -81,7 +81,7 @@ pub(crate) fn game_server(value: &mut Value, pointer: &str) -> Renames {
     renames
 }
 
-/// Gives the entries of a map in an object; none if it is not one.
+/// Returns the entries of a map in an object; none if it is not one.
 pub(crate) fn entries<'a>(
     value: &'a mut Value,
     name: &str,
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn counters_and_lists_of_the_first_design_become_agones_own() {
-        for (written, settled) in [
+        for (written, converted) in [
             (json!({"default": 1, "capacity": 5}), json!({"count": 1, "capacity": 5})),
             (json!({"default": 1}), json!({"count": 1, "capacity": i64::MAX})),
             (json!({"default": 1, "capacity": 0}), json!({"count": 1, "capacity": i64::MAX})),
@@ -104,7 +104,7 @@ mod tests {
         ] {
             let mut value = json!({"spec": {"counters": {"a": written}, "lists": {"b": null}}});
             game_server(&mut value, "/spec");
-            assert_eq!(value, json!({"spec": {"counters": {"a": settled}, "lists": {"b": {}}}}));
+            assert_eq!(value, json!({"spec": {"counters": {"a": converted}, "lists": {"b": {}}}}));
         }
     }
 

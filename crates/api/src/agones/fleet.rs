@@ -48,7 +48,7 @@ pub struct FleetSpec {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub replicas: i32,
-    /// What is written onto Allocated game servers beyond `replicas`.
+    /// Labels and annotations for Allocated game servers beyond `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_overflow: Option<AllocationOverflow>,
     /// How game servers are replaced when the template changes.
@@ -60,7 +60,7 @@ pub struct FleetSpec {
     /// Which game servers go first when there are too many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub priorities: Vec<Priority>,
-    /// What the game servers are made from.
+    /// The template of the game servers.
     pub template: GameServerTemplate,
 }
 
@@ -112,7 +112,7 @@ pub struct FleetStatus {
     pub allocated_replicas: i32,
     /// How many allocations there were.
     pub allocations: i64,
-    /// Player tracking, which has given way to lists.
+    /// Player tracking, which lists have replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub players: Option<PlayerAggregate>,
     /// The counters, summed up.

@@ -50,7 +50,7 @@ pub struct GameServerSetSpec {
     /// How many game servers there should be.
     #[schemars(range(min = 0))]
     pub replicas: i32,
-    /// What is written onto Allocated game servers beyond `replicas`.
+    /// Labels and annotations for Allocated game servers beyond `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_overflow: Option<AllocationOverflow>,
     /// How game servers are spread over nodes, and with it which go first.
@@ -59,7 +59,7 @@ pub struct GameServerSetSpec {
     /// Which game servers go first when there are too many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub priorities: Vec<Priority>,
-    /// What the game servers are made from. Cannot be changed.
+    /// The template of the game servers. Immutable.
     pub template: GameServerTemplate,
 }
 
@@ -77,7 +77,7 @@ pub struct GameServerSetStatus {
     pub allocated_replicas: i32,
     /// Those that are going away.
     pub shutdown_replicas: i32,
-    /// Player tracking, which has given way to lists.
+    /// Player tracking, which lists have replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub players: Option<PlayerAggregate>,
     /// The counters, summed up.
@@ -97,16 +97,16 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: Some(published),
     prepare,
-    admit: settle,
+    admit: admit_set,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     GameServerSet::crd()
 }
 
-/// Makes the CRD that clients see.
+/// Returns the CRD that is served to clients.
 fn published() -> CustomResourceDefinition {
     let mut crd = crd();
     words::for_game_servers(&mut crd, &["spec", "template", "spec"]);
@@ -118,7 +118,7 @@ fn prepare(value: &mut Value, admission: &Admission<'_>) {
     unset::keep_status::<GameServerSetStatus>(value, admission);
 }
 
-fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_set(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     prepare(value, admission);
     let renames = dialect::game_server(value, "/spec/template/spec");
     renames.put_back(unset::without_new_status(value, admission, |value| enter(value, admission)))
@@ -141,7 +141,7 @@ fn enter(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem
 }
 
 impl GameServerTemplate {
-    /// Collects what is wrong with the template at `path`, looking at it with its defaults in.
+    /// Collects what is wrong with the template at `path`, with its defaults filled in.
     pub(super) fn problems(&self, path: &str) -> Vec<Problem> {
         let mut spec = self.spec.clone();
         spec.fill();

@@ -1,4 +1,4 @@
-//! How the ports and sums of live objects go into decisions and come back.
+//! Conversion of the ports and sums of live objects to and from the types of decisions.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::{
 };
 
 impl GameServerSpec {
-    /// Gives the ports as those who hand out host ports see them.
+    /// Returns the ports as those who hand out host ports see them.
     pub fn ports_view(&self) -> Vec<Port> {
         self.ports.iter().map(GameServerPort::view).collect()
     }
 
     /// Writes ports back.
     pub fn set_ports(&mut self, ports: &[Port]) {
-        self.ports = ports.iter().map(GameServerPort::of).collect();
+        self.ports = ports.iter().map(GameServerPort::from_view).collect();
     }
 }
 
@@ -46,7 +46,7 @@ impl GameServerPort {
         }
     }
 
-    fn of(port: &Port) -> Self {
+    fn from_view(port: &Port) -> Self {
         Self {
             name: port.name.to_string(),
             range: port.range.to_string(),
@@ -70,7 +70,7 @@ impl GameServerPort {
 
 impl GameServerSetStatus {
     /// Writes down what was counted.
-    pub fn of(sums: &SetSums) -> Self {
+    pub fn from_sums(sums: &SetSums) -> Self {
         Self {
             replicas: sums.counts.replicas,
             ready_replicas: sums.counts.ready,
@@ -83,7 +83,7 @@ impl GameServerSetStatus {
         }
     }
 
-    /// Gives what a fleet adds up.
+    /// Returns what a fleet adds up.
     pub fn sums(&self) -> SetSums {
         SetSums {
             counts: decide::fleet::SetCounts {
@@ -101,7 +101,7 @@ impl GameServerSetStatus {
 
 impl FleetStatus {
     /// Writes down what was added up; how many allocations there were is not known from sets, and is kept.
-    pub fn of(sums: &FleetSums, allocations: i64) -> Self {
+    pub fn from_sums(sums: &FleetSums, allocations: i64) -> Self {
         Self {
             replicas: sums.replicas,
             ready_replicas: sums.ready,

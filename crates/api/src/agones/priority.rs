@@ -1,4 +1,4 @@
-//! Which game servers come first, by their counters and lists; in either dialect.
+//! Sorting of game servers by their counters and lists, in either dialect.
 
 use decide::gameserver::{self as normal, First, Measure, Missing, Source};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CauseType, Problem};
 
-/// One thing that game servers are sorted by. The first entry that tells two servers apart decides.
+/// A sort key of game servers. The first entry in which two servers differ decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Priority {
     /// `Counter` or `List`: sort by the capacity that is left. `count` or `list`: sort by the count, or the number of
@@ -22,7 +22,7 @@ pub struct Priority {
     pub order: Option<Order>,
 }
 
-/// What a priority looks at.
+/// The type of a priority: a counter or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PriorityType {
     /// The capacity that a counter has left.
@@ -65,7 +65,7 @@ impl PriorityType {
         }
     }
 
-    /// Gives the order that leaving it out means.
+    /// Returns the default order.
     fn usual_order(self) -> Order {
         if self.is_first_design() { Order::BiggerIsBetter } else { Order::Ascending }
     }
@@ -84,7 +84,7 @@ pub(crate) fn fill_order(priorities: &mut [Priority]) {
     }
 }
 
-/// Finds priorities whose halves are from different dialects: what they mean is anyone's guess.
+/// Finds priorities whose halves are from different dialects: their meaning is ambiguous.
 pub(crate) fn mixed(priorities: &[Priority], path: &str) -> Vec<Problem> {
     let is_mixed =
         |p: &Priority| p.order.is_some_and(|o| o.is_first_design() != p.type_.is_first_design());
@@ -97,7 +97,7 @@ pub(crate) fn mixed(priorities: &[Priority], path: &str) -> Vec<Problem> {
         .collect()
 }
 
-/// Gives the order in which game servers are deleted. The first design says which are to be kept, so the others go first,
+/// Returns the order in which game servers are deleted. The first design lists which are kept, so the others come first,
 /// and before all of them those that do not have the key.
 pub(crate) fn for_deletion(priorities: &[Priority]) -> Vec<normal::Priority> {
     let read = |p: &Priority| match p.order.unwrap_or(p.type_.usual_order()) {
@@ -108,7 +108,7 @@ pub(crate) fn for_deletion(priorities: &[Priority]) -> Vec<normal::Priority> {
     priorities.iter().map(read).collect()
 }
 
-/// Gives the order in which game servers are tried. The first design says which are better, so they go first.
+/// Returns the order in which game servers are tried. The first design lists which are preferred, so they come first.
 pub(crate) fn for_allocation(priorities: &[Priority]) -> Vec<normal::Priority> {
     let read = |p: &Priority| match p.order.unwrap_or(p.type_.usual_order()) {
         Order::Ascending | Order::Descending => p.by_available(),

@@ -1,4 +1,4 @@
-//! Which labels and annotations may a game server's own process set?
+//! The labels and annotations that a game server's own process may set.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use crate::{Problem, labels};
 /// What the keys of such labels and annotations start with.
 pub const SDK_PREFIX: &str = "agones.dev/sdk-";
 
-/// Gives the full key of a label; or what is wrong with the key, the full key, or the value.
+/// Returns the full key of a label; or what is wrong with the key, the full key, or the value.
 pub fn sdk_label(key: &str, value: &str) -> Result<String, Problem> {
     full_key(key, value, |map| labels::labels(map, "label"))
 }
 
-/// Gives the full key of an annotation; or what is wrong with the key or the full key.
+/// Returns the full key of an annotation; or what is wrong with the key or the full key.
 pub fn sdk_annotation(key: &str, value: &str) -> Result<String, Problem> {
     full_key(key, value, |map| labels::annotations(map, "annotation"))
 }
 
-/// A key with a slash is well formed, and is not after a prefix with a slash of its own; so both are looked at.
+/// A key with a slash is well formed, and is not after a prefix with a slash of its own; so both are checked.
 fn full_key(
     key: &str,
     value: &str,

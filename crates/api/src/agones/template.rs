@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 use super::GameServerSpec;
 use crate::{Problem, decode};
 
-/// What the game servers of a set or fleet are made from.
+/// The template of the game servers of a set or fleet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GameServerTemplate {
     /// Labels and annotations of the game servers.
     #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub metadata: ObjectMeta,
-    /// What each game server is.
+    /// The spec of each game server.
     pub spec: GameServerSpec,
 }
 
@@ -28,17 +28,17 @@ pub struct GameServerTemplate {
 pub struct PodTemplate(pub Value);
 
 impl PodTemplate {
-    /// Gives the containers, or the init containers.
+    /// Returns the containers, or the init containers.
     pub fn containers(&self, list: &str) -> impl Iterator<Item = &Value> {
         self.0["spec"][list].as_array().into_iter().flatten()
     }
 
-    /// Gives the names of the containers.
+    /// Returns the names of the containers.
     pub fn container_names(&self) -> impl Iterator<Item = &str> {
         self.containers("containers").filter_map(|c| c["name"].as_str())
     }
 
-    /// Gives an annotation of the pod.
+    /// Returns an annotation of the pod.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][name].as_str()
     }

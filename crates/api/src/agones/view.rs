@@ -1,10 +1,10 @@
-//! How game servers, sets and fleets look to the decisions about them.
+//! Game servers, sets and fleets as the decisions about them read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use decide::fleet::{self, Amount, Mode, ServerSet, SetCounts, SetView, Template, Update};
-use decide::gameserver::{self, Counter, List, State, Texts};
+use decide::gameserver::{self, Counter, List, State, StringMap};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -19,7 +19,7 @@ use crate::Problem;
 type Named<T> = BTreeMap<Arc<str>, T>;
 
 impl GameServer {
-    /// Gives what decisions look at.
+    /// Converts the object into the input of decisions.
     pub fn view(&self) -> gameserver::GameServer {
         match &self.status {
             Some(status) => server(&self.metadata, status),
@@ -48,7 +48,7 @@ impl GameServer {
     }
 }
 
-/// Gives what decisions look at, where only an object's metadata and status are at hand.
+/// Converts the object into the input of decisions, where only an object's metadata and status are at hand.
 pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::GameServer {
     let annotations = texts(metadata.annotations.as_ref());
     let errored_at = annotations.get(ERRORED_AT_ANNOTATION).and_then(|at| at.parse().ok());
@@ -65,7 +65,7 @@ pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::G
         counters: named(status.counters.as_ref(), counter),
         lists: named(status.lists.as_ref(), list),
         created_at: moment(metadata.creation_timestamp.as_ref(), Timestamp::UNIX_EPOCH),
-        has_deletion_mark: metadata.deletion_timestamp.is_some(),
+        has_deletion_timestamp: metadata.deletion_timestamp.is_some(),
         errored_at,
         failed_before,
         is_leaving,
@@ -73,7 +73,7 @@ pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::G
 }
 
 impl GameServerSpec {
-    /// Gives what a new game server starts with.
+    /// Returns what a new game server starts with.
     pub fn start(&self) -> Template {
         Template {
             counters: named(self.counters.as_ref(), counter),
@@ -83,7 +83,7 @@ impl GameServerSpec {
 }
 
 impl Fleet {
-    /// Gives what decisions look at.
+    /// Converts the object into the input of decisions.
     pub fn view(&self) -> fleet::Fleet {
         let status = self.status.clone().unwrap_or_default();
         fleet::Fleet {
@@ -135,14 +135,14 @@ impl Fleet {
 }
 
 impl GameServerSet {
-    /// Gives what one pass over the set's game servers looks at.
+    /// Returns the set as a reconciliation reads it.
     pub fn view(&self, mode: Mode) -> ServerSet {
         ServerSet {
             replicas: self.spec.replicas,
-            // Upstream sorts a set that does not say as Distributed, though its game servers are Packed.
+            // Upstream sorts a set without `scheduling` as Distributed, though its game servers are Packed.
             scheduling: self.spec.scheduling.unwrap_or(Scheduling::Distributed).view(),
             priorities: priority::for_deletion(&self.spec.priorities),
-            has_deletion_mark: self.metadata.deletion_timestamp.is_some(),
+            has_deletion_timestamp: self.metadata.deletion_timestamp.is_some(),
             mode,
         }
     }
@@ -153,12 +153,12 @@ impl GameServerSet {
     }
 
     /// Returns the labels and annotations that mark Allocated game servers as too many.
-    pub fn overflow(&self) -> Option<(Texts, Texts)> {
+    pub fn overflow(&self) -> Option<(StringMap, StringMap)> {
         let overflow = self.spec.allocation_overflow.as_ref()?;
         Some((texts(Some(&overflow.labels)), texts(Some(&overflow.annotations))))
     }
 
-    /// Returns what a rollout looks at.
+    /// Returns the set as a rollout reads it.
     pub fn in_rollout(&self) -> SetView {
         let status = self.status.clone().unwrap_or_default();
         SetView {
@@ -176,7 +176,7 @@ impl GameServerSet {
 }
 
 impl Scheduling {
-    /// Gives what decisions look at.
+    /// Converts the object into the input of decisions.
     pub fn view(self) -> fleet::Scheduling {
         match self {
             Self::Packed => fleet::Scheduling::Packed,
@@ -207,11 +207,11 @@ pub(crate) fn moment(time: Option<&Time>, otherwise: Timestamp) -> Timestamp {
 }
 
 /// Shares the texts of a map.
-pub(crate) fn texts(map: Option<&BTreeMap<String, String>>) -> Texts {
+pub(crate) fn texts(map: Option<&BTreeMap<String, String>>) -> StringMap {
     named(map, |value| Arc::from(value.as_str()))
 }
 
-fn untexts(map: &Texts) -> Option<BTreeMap<String, String>> {
+fn untexts(map: &StringMap) -> Option<BTreeMap<String, String>> {
     (!map.is_empty()).then(|| unnamed(map, ToString::to_string))
 }
 

@@ -1,4 +1,4 @@
-//! What an allocation does to the game server that it takes.
+//! Changes that an allocation makes to the allocated game server.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct MetaPatch {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What to do to a counter: first the capacity, then the count.
+/// The action on a counter: first the capacity, then the count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CounterAction {
@@ -32,7 +32,7 @@ pub struct CounterAction {
     pub capacity: Option<i64>,
 }
 
-/// What to do to a list: first the capacity, then what to add, then what to remove.
+/// The action on a list: first the capacity, then the added and the removed values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListAction {

@@ -1,4 +1,4 @@
-//! GameServerAllocation: asks for a game server, and is the answer too. It is never stored.
+//! GameServerAllocation: a request for a game server, and the response. It is never stored.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -28,18 +28,18 @@ use crate::{Admission, Kind, Problem, Scope, admit, unset};
     shortname = "gsa",
     namespaced,
     status = "GameServerAllocationStatus",
-    doc = "Asks for a game server, and is the answer too.",
+    doc = "A request for a game server, and the response.",
     derive = "Default",
     derive = "PartialEq",
     crates(kube_core = "kube_core", k8s_openapi = "k8s_openapi", serde = "serde")
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct GameServerAllocationSpec {
-    /// Whether other clusters are asked.
+    /// Whether other clusters are tried.
     pub multi_cluster_setting: MultiClusterSetting,
-    /// What must hold of the game server, where `selectors` is not given.
+    /// The required selector, where `selectors` is not given.
     pub required: GameServerSelector,
-    /// What would be nice, where `selectors` is not given; earlier ones first.
+    /// Preferred selectors, where `selectors` is not given; earlier ones first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred: Vec<GameServerSelector>,
     /// Which game servers will do; earlier ones first.
@@ -52,19 +52,19 @@ pub struct GameServerAllocationSpec {
     pub scheduling: Scheduling,
     /// Labels and annotations to write onto the game server.
     pub metadata: MetaPatch,
-    /// What to do to its counters.
+    /// The actions on its counters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, CounterAction>,
-    /// What to do to its lists.
+    /// The actions on its lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, ListAction>,
 }
 
-/// Whether other clusters are asked.
+/// Whether other clusters are tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MultiClusterSetting {
-    /// True: GameServerAllocationPolicies say which clusters to ask.
+    /// True: GameServerAllocationPolicies determine the clusters to try.
     #[serde(skip_serializing_if = "crate::agones::is_zero")]
     pub enabled: bool,
     /// Which of the policies count; all, unless given.
@@ -90,12 +90,12 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: None,
     prepare,
-    admit: settle,
+    admit: admit_allocation,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&GameServerAllocation::crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&GameServerAllocation::crd()));
 
-/// The status is the answer; what a request says there is not looked at.
+/// The status is the response; that of a request is ignored.
 fn prepare(value: &mut Value, _: &Admission<'_>) {
     if let Some(map) = value.as_object_mut() {
         map.remove("status");
@@ -103,7 +103,7 @@ fn prepare(value: &mut Value, _: &Admission<'_>) {
     unset::remove_empty(value, "/spec", &["scheduling", "priorities[].order"]);
 }
 
-fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_allocation(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     prepare(value, admission);
     let renames = dialect::allocation(value);
     renames.put_back(enter(value))
@@ -128,7 +128,7 @@ fn enter(value: &mut Value) -> Result<(), Vec<Problem>> {
     admit::fit(value, &SCHEMA)
 }
 
-/// Fills in what was left out, and turns `required` and `preferred` into selectors.
+/// Fills in what was left out, and converts `required` and `preferred` into selectors.
 fn fill(spec: &mut GameServerAllocationSpec) {
     fill_order(&mut spec.priorities);
     if spec.selectors.is_empty() {

@@ -1,4 +1,4 @@
-//! Which game servers an allocation may take.
+//! Selectors of allocations: the game servers that a request accepts.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ pub struct GameServerSelector {
     /// Labels that the game server must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// What else must hold of its labels.
+    /// Further requirements on its labels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
     /// The state it must be in: `Ready` unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub game_server_state: Option<SelectedState>,
-    /// What must hold of its counters.
+    /// Requirements on its counters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, CounterSelector>,
-    /// What must hold of its lists.
+    /// Requirements on its lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, ListSelector>,
 }
@@ -30,14 +30,14 @@ pub struct GameServerSelector {
 /// The state that a game server must be in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SelectedState {
-    /// Nobody has it yet.
+    /// Not allocated yet.
     #[default]
     Ready,
-    /// Someone has it, and more may come.
+    /// It is allocated, and may have room for more.
     Allocated,
 }
 
-/// What must hold of a counter. A greatest value of 0 is no bound.
+/// Requirements on a counter. A maximum of 0 is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CounterSelector {
@@ -51,7 +51,7 @@ pub struct CounterSelector {
     pub max_available: i64,
 }
 
-/// What must hold of a list. A greatest value of 0 is no bound.
+/// Requirements on a list. A maximum of 0 is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListSelector {

@@ -1,4 +1,4 @@
-//! What came of an allocation.
+//! The result of an allocation.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agones::{CounterStatus, ListStatus, NodeAddress, StatusPort};
 
-/// What came of an allocation.
+/// The result of an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GameServerAllocationStatus {
@@ -27,7 +27,7 @@ pub struct GameServerAllocationStatus {
     /// The node it runs on.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node_name: String,
-    /// Who answered: `local`, or the address of another cluster.
+    /// The source of the response: `local`, or the address of another cluster.
     pub source: String,
     /// The labels and annotations of the game server, as they are now.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What an allocation may not ask for.
+//! Validation of allocations.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! How an allocation looks to the choice of a game server.
+//! An allocation as the choice of a game server reads it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::agones::for_allocation;
 use crate::agones::view::{named, texts};
 
 impl GameServerAllocation {
-    /// Gives what the choice looks at. `seed` is where chance comes from.
+    /// Converts the object into the input of the choice. `seed` is where chance comes from.
     pub fn view(&self, seed: u64) -> Request {
         let spec = &self.spec;
         Request {
@@ -76,7 +76,7 @@ impl ListAction {
     }
 }
 
-/// Reads a requirement; its operator was checked at the door.
+/// Reads a requirement; its operator was validated.
 fn requirement(expression: &LabelSelectorRequirement) -> Option<Requirement> {
     let key = expression.key.as_str().into();
     let values = || shared(expression.values.as_deref().unwrap_or_default());

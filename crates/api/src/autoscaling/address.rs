@@ -1,4 +1,4 @@
-//! What the address of a webhook may not be.
+//! Validation of the addresses of webhooks.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -78,7 +78,7 @@ mod tests {
         let new = json!({"key": "a", "bufferSize": 5, "minCapacity": 5, "maxCapacity": 9});
         let list = json!({"key": "a", "bufferSize": "5%", "minCapacity": 2, "maxCapacity": 9});
         let plain = json!({"key": "a", "bufferSize": 5, "maxCapacity": 9});
-        for (written, settled) in [
+        for (written, converted) in [
             (json!({"type": "Count", "count": old}), json!({"type": "Counter", "counter": new})),
             (
                 json!({"type": "Counter", "counter": old}),
@@ -94,7 +94,7 @@ mod tests {
         ] {
             let mut value = json!({"spec": {"policy": written}});
             autoscaler(&mut value);
-            assert_eq!(value, json!({"spec": {"policy": settled}}));
+            assert_eq!(value, json!({"spec": {"policy": converted}}));
         }
     }
 

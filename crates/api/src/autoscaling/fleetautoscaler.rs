@@ -38,57 +38,57 @@ pub struct FleetAutoscalerSpec {
     pub fleet_name: String,
     /// How to size it.
     pub policy: Policy,
-    /// How often to look.
+    /// How often the fleet is evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<Sync>,
 }
 
-/// How often to look at the fleet.
+/// How often the fleet is evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sync {
-    /// How the times are chosen.
+    /// The kind of interval.
     #[serde(rename = "type", default)]
     pub type_: SyncType,
-    /// The times, with `FixedInterval`.
+    /// The interval, with `FixedInterval`.
     #[serde(default)]
     pub fixed_interval: FixedInterval,
 }
 
-/// How the times to look are chosen.
+/// The kind of interval between evaluations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SyncType {
-    /// After so many seconds at the latest.
+    /// At the latest after a number of seconds.
     #[default]
     FixedInterval,
 }
 
-/// After so many seconds at the latest.
+/// An evaluation at the latest after a number of seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FixedInterval {
-    /// The longest time between two looks, in seconds: 30 unless given. A change of the fleet is looked at at once.
+    /// The longest time between two evaluations, in seconds: 30 unless given. A change of the fleet is evaluated at once.
     #[serde(default = "half_a_minute")]
     #[schemars(range(min = 1))]
     pub seconds: i32,
 }
 
-/// What the autoscaler did last.
+/// The result of the last evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FleetAutoscalerStatus {
-    /// How many game servers there were.
+    /// The number of game servers at the last evaluation.
     pub current_replicas: i32,
-    /// How many there should be.
+    /// The desired number of game servers.
     pub desired_replicas: i32,
-    /// When the wanted number last changed.
+    /// When the fleet was last resized.
     pub last_scale_time: Option<Time>,
-    /// Whether the policy had an answer.
+    /// Whether the policy returned a size.
     pub able_to_scale: bool,
-    /// Whether a limit kept the number from what the policy wanted.
+    /// Whether a limit changed the size that the policy returned.
     pub scaling_limited: bool,
     /// The policy that decided, such as `Buffer` or `Chain:night:Schedule`.
     pub last_applied_policy: String,
-    /// Whether it can scale and whether it is limited, with the reasons in words. Agones has no such field.
+    /// Whether it can scale and whether it is limited, with reasons and messages. Agones has no such field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -102,10 +102,10 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: Some(published),
     prepare,
-    admit: settle,
+    admit: admit_autoscaler,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     FleetAutoscaler::crd()
@@ -121,7 +121,7 @@ fn half_a_minute() -> i32 {
     30
 }
 
-/// Makes the CRD that clients see.
+/// Returns the CRD that is served to clients.
 fn published() -> CustomResourceDefinition {
     let mut crd = crd();
     words::for_autoscalers(&mut crd);
@@ -136,7 +136,7 @@ fn prepare(value: &mut Value, admission: &Admission<'_>) {
     unset::remove_empty(value, "/spec/policy", &functions);
 }
 
-fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_autoscaler(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     // A schedule that is over may stay as it is; what is new or changed must have its end before it.
     let is_unchanged = admission.old.is_some_and(|old| old.get("spec") == value.get("spec"));
     let now = (!is_unchanged).then_some(admission.now);

@@ -182,14 +182,14 @@ impl Parser {
         }
     }
 
-    /// Reads the entries of a chain. One without entries is admitted, as upstream does; that it decides nothing is said with
+    /// Reads the entries of a chain. One without entries is admitted, as upstream does; each decision reports that it has no
     /// each decision.
     fn chain(&mut self, chain: &Policy, path: &str) -> Option<Vec<Link>> {
         let entries = chain.chain.as_deref().unwrap_or_default();
         let mut links = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             if entries[..index].iter().any(|other| other.id == entry.id) {
-                let message = format!("the id {:?} is there twice; ids must differ", entry.id);
+                let message = format!("duplicate id {:?}; ids must be unique", entry.id);
                 self.breach([Problem::new(path, message)]);
             }
             if !entry.has_block() {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_problem_and_never_a_default() {
+    fn invalid_values_are_problems_and_never_defaults() {
         let in_period = |period: Value| scheduled(&period);
         for (policy, wanted) in [
             (

@@ -15,7 +15,7 @@ pub struct Policy {
     /// With `Buffer`: keep so many game servers that are not Allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
-    /// With `Webhook`: ask someone.
+    /// With `Webhook`: the size is requested from an HTTP service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookConfig>,
     /// With `Counter`: keep so much room in a counter.
@@ -27,10 +27,10 @@ pub struct Policy {
     /// With `Schedule`: another policy, at certain times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<SchedulePolicy>,
-    /// With `Chain`: the first of these that has an answer.
+    /// With `Chain`: the first of these that returns a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Vec<ChainEntry>>,
-    /// With `Wasm`: ask a WebAssembly module.
+    /// With `Wasm`: the size is computed by a WebAssembly module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wasm: Option<WasmPolicy>,
 }
@@ -38,23 +38,23 @@ pub struct Policy {
 /// Which policy it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PolicyType {
-    /// Keep so many game servers that are not Allocated.
+    /// Keep a number of game servers that are not Allocated.
     Buffer,
-    /// Ask someone.
+    /// The size from an HTTP service.
     Webhook,
-    /// Keep so much room in a counter.
+    /// Keep capacity available in a counter.
     Counter,
-    /// Keep so much room in a list.
+    /// Keep capacity available in a list.
     List,
     /// Another policy, at certain times.
     Schedule,
-    /// The first of several that has an answer.
+    /// The first of several policies that returns a size.
     Chain,
-    /// Ask a WebAssembly module.
+    /// The size from a WebAssembly module.
     Wasm,
 }
 
-/// Keep so many game servers that are not Allocated.
+/// Keep a number of game servers that are not Allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BufferPolicy {
@@ -90,7 +90,7 @@ pub struct CapacityPolicy {
 /// One policy of a chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChainEntry {
-    /// What the policy is called in the status; each must be different.
+    /// The name of the policy in the status; must be unique.
     #[serde(default)]
     pub id: String,
     /// Which policy it is.
@@ -100,7 +100,7 @@ pub struct ChainEntry {
     /// With `Buffer`: keep so many game servers that are not Allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
-    /// With `Webhook`: ask someone.
+    /// With `Webhook`: the size is requested from an HTTP service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookConfig>,
     /// With `Counter`: keep so much room in a counter.
@@ -112,13 +112,13 @@ pub struct ChainEntry {
     /// With `Schedule`: another policy, at certain times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<SchedulePolicy>,
-    /// With `Wasm`: ask a WebAssembly module.
+    /// With `Wasm`: the size is computed by a WebAssembly module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wasm: Option<WasmPolicy>,
 }
 
 impl ChainEntry {
-    /// Tells whether the entry has the block of any policy, be it the one that its type names or another.
+    /// Returns whether the entry has the block of any policy, be it the one that its type names or another.
     pub(super) fn has_block(&self) -> bool {
         self.buffer.is_some()
             || self.webhook.is_some()
@@ -128,7 +128,7 @@ impl ChainEntry {
             || self.wasm.is_some()
     }
 
-    /// Gives the entry as a policy of its own.
+    /// Returns the entry as a policy of its own.
     pub fn policy(&self) -> Policy {
         Policy {
             type_: self.type_,

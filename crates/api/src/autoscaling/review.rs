@@ -1,4 +1,4 @@
-//! What a webhook or a WebAssembly module is asked, and what it answers.
+//! The request to a webhook or a WebAssembly module, and its response.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! When a policy holds.
+//! Schedules: the times at which a policy is active.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;

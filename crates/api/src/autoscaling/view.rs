@@ -1,4 +1,4 @@
-//! How an autoscaler looks to the decision about its fleet.
+//! An autoscaler as the decision about its fleet reads it.
 
 use decide::fleet::{Autoscaler, Reply};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use crate::agones::view::moment;
 use crate::{Problem, decode};
 
 impl FleetAutoscaler {
-    /// Returns what tells autoscalers of one fleet apart.
+    /// Returns what identifies an autoscaler among those of one fleet.
     pub fn view(&self) -> Autoscaler {
         Autoscaler {
             created_at: moment(self.metadata.creation_timestamp.as_ref(), Timestamp::MAX),

@@ -1,4 +1,4 @@
-//! Whom to ask for the size of a fleet.
+//! The webhooks and modules that return the size of a fleet.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct ServiceReference {
     pub port: Option<i32>,
 }
 
-/// A WebAssembly module to ask.
+/// A WebAssembly module that computes the size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WasmPolicy {
     /// The function to call.

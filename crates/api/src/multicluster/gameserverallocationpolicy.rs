@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::schema::Schema;
 use crate::{Admission, Kind, Problem, Scope, admit};
 
-/// When, how often and where to ask.
+/// The priority, weight and endpoints of a cluster.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -32,10 +32,10 @@ use crate::{Admission, Kind, Problem, Scope, admit};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GameServerAllocationPolicySpec {
-    /// Clusters with a smaller number are asked first.
+    /// Clusters with a lower number are tried first.
     #[schemars(range(min = 0))]
     pub priority: i32,
-    /// How often this cluster is asked first, among those of the same priority. 0 is never.
+    /// How often this cluster is tried first, relative to others of the same priority. 0: never.
     #[schemars(range(min = 0))]
     pub weight: i64,
     /// How to reach the cluster.
@@ -47,7 +47,7 @@ pub struct GameServerAllocationPolicySpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionInfo {
-    /// What the cluster is called. Policies of the same name are about one cluster.
+    /// The name of the cluster. Policies with the same name are about one cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster_name: String,
     /// Where its allocator listens, tried in order; without any it is this cluster.
@@ -66,7 +66,7 @@ pub struct ConnectionInfo {
 }
 
 impl GameServerAllocationPolicy {
-    /// Gives what the choice of a cluster looks at.
+    /// Converts the object into the input of the choice of a cluster.
     pub fn view(&self) -> ClusterPolicy {
         ClusterPolicy {
             cluster: self.spec.connection_info.cluster_name.as_str().into(),
@@ -85,16 +85,16 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: Some(crd),
     prepare: |_, _| {},
-    admit: settle,
+    admit: admit_policy,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     GameServerAllocationPolicy::crd()
 }
 
-fn settle(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_policy(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
     admit::tidy(value, None);
     admit::fit(value, &SCHEMA)?;
     admit::read::<GameServerAllocationPolicy>(value, &SCHEMA).map(drop)

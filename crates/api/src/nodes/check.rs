@@ -1,4 +1,4 @@
-//! What is wrong with an object of Kubernetes that did not come from an API server.
+//! Validation of Kubernetes objects that did not come from an API server.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::readable;
 use crate::{Problem, decode};
 
-/// Checks an object of a kind that decisions about nodes look at; every other passes.
+/// Checks an object of a kind that decisions about nodes read; every other passes.
 pub fn check(value: &Value) -> Result<(), Vec<Problem>> {
     readable::check(value)?;
     let mut problems = Vec::new();

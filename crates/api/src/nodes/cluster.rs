@@ -46,7 +46,7 @@ pub struct ClusterObjects<'a> {
     pub volumes: Vec<&'a core::PersistentVolume>,
     /// Classes of volumes.
     pub classes: Vec<&'a StorageClass>,
-    /// What the storage drivers of a node say of it.
+    /// What the storage drivers of a node report.
     pub csi_nodes: Vec<&'a CSINode>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> ClusterObjects<'a> {
             kind: kind.into(),
             namespace: (*namespace).into(),
             name: (*name).into(),
-            // The API server fills in 1 where nothing is said.
+            // The API server fills in 1 by default.
             replicas: replicas.unwrap_or(1),
         };
         let mut all = Vec::new();
@@ -118,9 +118,9 @@ fn daemon_set(set: &apps::DaemonSet) -> DaemonSet {
     let template = set.spec.as_ref().map(|s| &s.template);
     let spec = template.and_then(|t| t.spec.as_ref());
     let labels = template.and_then(|t| t.metadata.as_ref()).and_then(|m| m.labels.as_ref());
-    let mut pod = spec.map(|s| constraints::of(s, labels)).unwrap_or_default();
-    pod.requests = spec.map(|s| requests::of(s, None)).unwrap_or_default();
-    constraints::settle_namespace(&mut pod, namespace_of(&set.metadata));
+    let mut pod = spec.map(|s| constraints::read(s, labels)).unwrap_or_default();
+    pod.requests = spec.map(|s| requests::of_pod(s, None)).unwrap_or_default();
+    constraints::resolve_namespace(&mut pod, namespace_of(&set.metadata));
     let says =
         |text: Option<&String>, wanted: &str| text.is_some_and(|text| text.as_str() == wanted);
     DaemonSet {
@@ -135,6 +135,7 @@ fn daemon_set(set: &apps::DaemonSet) -> DaemonSet {
 
 fn budget(budget: &PodDisruptionBudget) -> Budget {
     let selector = budget.spec.as_ref().and_then(|s| s.selector.as_ref());
+    let disrupted = budget.status.iter().flat_map(|s| s.disrupted_pods.iter().flatten());
     Budget {
         namespace: namespace_of(&budget.metadata).into(),
         name: budget.metadata.name.as_deref().unwrap_or_default().into(),
@@ -144,18 +145,19 @@ fn budget(budget: &PodDisruptionBudget) -> Budget {
             .as_ref()
             .and_then(|s| s.disruptions_allowed)
             .unwrap_or(0),
+        disrupted_pods: disrupted.map(|(pod, _)| pod.as_str().into()).collect(),
     }
 }
 
 fn namespace(namespace: &core::Namespace) -> (Box<str>, Labels) {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
-    // Every namespace carries its own name as a label: the API server sees to it.
+    // Every namespace carries its own name as a label: the API server sets it.
     let own = [("kubernetes.io/metadata.name".to_owned(), name.to_owned())];
     let given = namespace.metadata.labels.iter().flatten().map(|(k, v)| (k.clone(), v.clone()));
     (name.into(), given.chain(own).collect())
 }
 
-/// Returns the namespace of an object, `default` where it does not say.
+/// Returns the namespace of an object, `default` where it has none.
 pub(super) fn namespace_of(metadata: &ObjectMeta) -> &str {
     metadata.namespace.as_deref().unwrap_or("default")
 }

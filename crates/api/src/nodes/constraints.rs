@@ -1,4 +1,4 @@
-//! What the scheduler looks at in a pod, apart from its volumes.
+//! The hard scheduling constraints of a pod, apart from its volumes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as core;
 use super::{requests, selectors};
 
 /// Reads a pod's constraints. Its namespace, requests and volumes are still to be filled in.
-pub(super) fn of(spec: &core::PodSpec, labels: Option<&BTreeMap<String, String>>) -> PodSpec {
+pub(super) fn read(spec: &core::PodSpec, labels: Option<&BTreeMap<String, String>>) -> PodSpec {
     let affinity = spec.affinity.as_ref();
     let required = affinity.and_then(|a| a.node_affinity.as_ref()).and_then(|a| {
         a.required_during_scheduling_ignored_during_execution.as_ref().map(selectors::node_terms)
@@ -55,7 +55,7 @@ pub(super) fn term(
 }
 
 /// Puts the pod's own namespace into terms that name none.
-pub(super) fn settle_namespace(spec: &mut PodSpec, namespace: &str) {
+pub(super) fn resolve_namespace(spec: &mut PodSpec, namespace: &str) {
     spec.namespace = namespace.into();
     for term in spec.affinity.iter_mut().chain(&mut spec.anti_affinity) {
         if term.namespaces.is_empty() && term.namespace_selector.is_none() {
@@ -86,7 +86,7 @@ fn spread(
     .collect()
 }
 
-/// Gives the ports of the node that the pod takes. On the host's network every port of a container is one.
+/// Returns the ports of the node that the pod takes. On the host's network every port of a container is one.
 fn host_ports(spec: &core::PodSpec) -> Box<[HostPort]> {
     let on_host = spec.host_network == Some(true);
     let sidecars = spec.init_containers.iter().flatten().filter(|c| requests::is_sidecar(c));

@@ -1,4 +1,4 @@
-//! A NodeGroup as decisions about nodes see it, with what its annotations say about nodes that do not exist yet.
+//! A NodeGroup as decisions about nodes read it, with the annotations that describe nodes that do not exist yet.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use super::{requests, selectors};
 use crate::Problem;
 use crate::plimsoll::node_group::{NodeGroup, NodeGroupSpec, Options};
 
-/// How cloud groups describe their nodes in tags: `…/label/KEY`, `…/taint/KEY`, `…/resources/NAME`,
+/// The prefix of the tags in which cloud groups describe their nodes: `…/label/KEY`, `…/taint/KEY`, `…/resources/NAME`,
 /// `…/autoscaling-options/NAME`.
 const NODE_TEMPLATE: &str = "k8s.io/cluster-autoscaler/node-template/";
-/// How Cluster API's groups do: `…/cpu`, `…/memory`, `…/labels`, `…/taints` and so on.
+/// The prefix of Cluster API's annotations for the same: `…/cpu`, `…/memory`, `…/labels`, `…/taints` and so on.
 const CAPACITY: &str = "capacity.cluster-autoscaler.kubernetes.io/";
 
-/// Reads a group. What the spec says goes before what annotations say.
+/// Reads a group. The spec takes precedence over annotations.
 pub fn group(group: &NodeGroup) -> Group {
     let spec = &group.spec;
-    let said = Said::read(group);
+    let parsed = GroupAnnotations::read(group);
     let status = group.status.as_ref();
     let scale_up = status.and_then(|s| s.scale_up.as_ref());
     Group {
@@ -30,8 +30,8 @@ pub fn group(group: &NodeGroup) -> Group {
         price: spec.price,
         priority: spec.priority,
         all_or_nothing: spec.all_or_nothing,
-        template: template(spec, &said),
-        options: options(&spec.options, &said),
+        template: template(spec, &parsed),
+        options: options(&spec.options, &parsed),
         status: GroupStatus {
             target: status.and_then(|s| s.target).map(count),
             scale_up: scale_up.map(|s| ScaleUpUnderWay { at: s.at.0, increase: count(s.increase) }),
@@ -40,28 +40,28 @@ pub fn group(group: &NodeGroup) -> Group {
     }
 }
 
-/// Says which annotations that describe nodes cannot be read.
+/// Returns which annotations that describe nodes cannot be read.
 pub(crate) fn annotation_problems(group: &NodeGroup) -> Vec<Problem> {
-    Said::read(group).problems
+    GroupAnnotations::read(group).problems
 }
 
-fn template(spec: &NodeGroupSpec, said: &Said) -> Option<Template> {
-    if spec.template.is_none() && said.is_empty() {
+fn template(spec: &NodeGroupSpec, parsed: &GroupAnnotations) -> Option<Template> {
+    if spec.template.is_none() && parsed.is_empty() {
         return None;
     }
     let given = spec.template.clone().unwrap_or_default();
-    let mut capacity = said.resources.clone();
+    let mut capacity = parsed.resources.clone();
     capacity.extend(given.capacity);
     let mut allocatable = capacity.clone();
-    // Without a word about what is kept back, everything is for pods.
+    // Without `allocatable`, the whole capacity is allocatable.
     if !given.allocatable.is_empty() {
         allocatable = given.allocatable;
     }
     let labels: Labels =
-        said.labels.iter().chain(&given.labels).map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        parsed.labels.iter().chain(&given.labels).map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let own: Vec<Taint> = given.taints.iter().filter_map(selectors::taint).collect();
     let is_new = |t: &&Taint| !own.iter().any(|o| o.key == t.key && o.effect == t.effect);
-    let taints = said.taints.iter().filter(is_new).chain(&own).cloned().collect();
+    let taints = parsed.taints.iter().filter(is_new).chain(&own).cloned().collect();
     Some(Template {
         labels,
         taints,
@@ -70,10 +70,10 @@ fn template(spec: &NodeGroupSpec, said: &Said) -> Option<Template> {
     })
 }
 
-fn options(options: &Options, said: &Said) -> GroupOptions {
-    let share = |name: &str| said.options.get(name).and_then(|v| v.parse().ok());
+fn options(options: &Options, parsed: &GroupAnnotations) -> GroupOptions {
+    let share = |name: &str| parsed.options.get(name).and_then(|v| v.parse().ok());
     let span = |name: &str| -> Option<SignedDuration> {
-        said.options.get(name).and_then(|v| crate::duration::parse(v).ok())
+        parsed.options.get(name).and_then(|v| crate::duration::parse(v).ok())
     };
     GroupOptions {
         utilization_threshold: options
@@ -89,14 +89,14 @@ fn options(options: &Options, said: &Said) -> GroupOptions {
             .map(|s| s.0)
             .or_else(|| span("maxnodeprovisiontime")),
         ignore_daemon_sets_utilization: options.ignore_daemon_sets_utilization.or_else(|| {
-            said.options.get("ignoredaemonsetsutilization").and_then(|v| v.parse().ok())
+            parsed.options.get("ignoredaemonsetsutilization").and_then(|v| v.parse().ok())
         }),
     }
 }
 
-/// What annotations say about the nodes of a group.
+/// The annotations about the nodes of a group.
 #[derive(Default)]
-struct Said {
+struct GroupAnnotations {
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
     resources: BTreeMap<String, Quantity>,
@@ -104,24 +104,24 @@ struct Said {
     problems: Vec<Problem>,
 }
 
-impl Said {
+impl GroupAnnotations {
     fn read(group: &NodeGroup) -> Self {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         let template = group.spec.template.as_ref().map(|t| &t.annotations);
         for (place, annotations) in [
             ("metadata.annotations", group.metadata.annotations.as_ref()),
             ("spec.template.annotations", template),
         ] {
             for (key, value) in annotations.into_iter().flatten() {
-                if let Err(message) = said.take(key, value) {
-                    said.problems.push(Problem::new(format!("{place}[{key}]"), message));
+                if let Err(message) = parsed.take(key, value) {
+                    parsed.problems.push(Problem::new(format!("{place}[{key}]"), message));
                 }
             }
         }
-        if let Err(message) = said.gpus(group) {
-            said.problems.push(Problem::new("metadata.annotations", message));
+        if let Err(message) = parsed.gpus(group) {
+            parsed.problems.push(Problem::new("metadata.annotations", message));
         }
-        said
+        parsed
     }
 
     fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::plimsoll::node_group::LABEL;
 
 const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
-/// Reads a node, with what its CSINode says about attach limits.
+/// Reads a node, with the attach limits of its CSINode.
 pub fn node(node: &core::Node, csi: Option<&CSINode>) -> Node {
     let metadata = &node.metadata;
     let spec = node.spec.as_ref();
@@ -33,7 +33,7 @@ pub fn node(node: &core::Node, csi: Option<&CSINode>) -> Node {
         is_ready: is("Ready") && !is("DiskPressure") && !is("NetworkUnavailable"),
         ready_changed_at: ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0),
         created_at: metadata.creation_timestamp.as_ref().map(|t| t.0),
-        // What is not said to be kept back is for pods: the API server sees to it.
+        // What is not reserved is allocatable: the API server fills it in.
         allocatable: allocatable.map_or_else(|| capacity.clone(), |a| requests::all(Some(a))),
         capacity,
         volume_limits: volume_limits(csi),
@@ -76,9 +76,9 @@ mod tests {
         ] {
             let value = json!({"status": {"conditions": conditions, "capacity": {"cpu": "4"}}});
             let read: core::Node = serde_json::from_value(value).unwrap();
-            let seen = node(&read, None);
-            assert_eq!(seen.is_ready, is_ready, "{conditions}");
-            assert_eq!(seen.allocatable.cpu, 4000);
+            let read_node = node(&read, None);
+            assert_eq!(read_node.is_ready, is_ready, "{conditions}");
+            assert_eq!(read_node.allocatable.cpu, 4000);
         }
     }
 

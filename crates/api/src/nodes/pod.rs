@@ -34,7 +34,7 @@ pub fn pod(pod: &core::Pod, storage: &Volumes<'_>) -> Pod {
     Pods::new(storage).read(pod)
 }
 
-/// Reads pods one after another. Those of one controller that ask for the same share what the scheduler looks at.
+/// Reads pods one after another. Those of one controller with the same requests share what the scheduler reads.
 pub struct Pods<'a> {
     storage: &'a Volumes<'a>,
     /// The latest pod of each controller, by its uid, with what was read.
@@ -43,7 +43,7 @@ pub struct Pods<'a> {
 
 struct Latest<'a> {
     pod: &'a core::Pod,
-    seen: Arc<PodSpec>,
+    spec_view: Arc<PodSpec>,
     owner: Option<Arc<Owner>>,
 }
 
@@ -58,18 +58,20 @@ impl<'a> Pods<'a> {
         let controller =
             metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
         let uid = controller.map_or("", |owner| &owner.uid);
-        let requests = pod.spec.as_ref().map(|spec| requests::of(spec, pod.status.as_ref()));
+        let requests = pod.spec.as_ref().map(|spec| requests::of_pod(spec, pod.status.as_ref()));
         let requests = requests.unwrap_or_default();
-        let like =
-            self.latest.get(uid).filter(|l| l.seen.requests == requests && is_alike(l.pod, pod));
-        let (seen, owner) = match like {
-            Some(latest) => (Arc::clone(&latest.seen), latest.owner.clone()),
+        let like = self
+            .latest
+            .get(uid)
+            .filter(|l| l.spec_view.requests == requests && is_alike(l.pod, pod));
+        let (spec_view, owner) = match like {
+            Some(latest) => (Arc::clone(&latest.spec_view), latest.owner.clone()),
             None => {
                 (Arc::new(self.constraints(pod, requests)), controller.map(|o| Arc::new(owner(o))))
             }
         };
         if like.is_none() {
-            let latest = Latest { pod, seen: Arc::clone(&seen), owner: owner.clone() };
+            let latest = Latest { pod, spec_view: Arc::clone(&spec_view), owner: owner.clone() };
             self.latest.insert(uid, latest);
         }
         let empty = core::PodSpec::default();
@@ -77,7 +79,7 @@ impl<'a> Pods<'a> {
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|a| a.get(key));
         Pod {
             name: metadata.name.as_deref().unwrap_or_default().into(),
-            spec: seen,
+            spec: spec_view,
             scheduling: scheduling(pod, spec),
             priority: spec.priority,
             created_at: metadata.creation_timestamp.as_ref().map(|t| t.0),
@@ -90,16 +92,16 @@ impl<'a> Pods<'a> {
     fn constraints(&self, pod: &core::Pod, requests: Resources) -> PodSpec {
         let empty = core::PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&empty);
-        let mut seen = constraints::of(spec, pod.metadata.labels.as_ref());
-        constraints::settle_namespace(&mut seen, namespace_of(&pod.metadata));
-        seen.requests = requests;
-        seen.volumes = volumes::of(pod, spec, self.storage);
-        seen.terminating = pod.metadata.deletion_timestamp.is_some();
-        seen
+        let mut spec_view = constraints::read(spec, pod.metadata.labels.as_ref());
+        constraints::resolve_namespace(&mut spec_view, namespace_of(&pod.metadata));
+        spec_view.requests = requests;
+        spec_view.volumes = volumes::of_pod(pod, spec, self.storage);
+        spec_view.terminating = pod.metadata.deletion_timestamp.is_some();
+        spec_view
     }
 }
 
-/// Tells whether two pods of one controller are the same to the scheduler, apart from their requests. It may say no to
+/// Returns whether two pods of one controller are the same to the scheduler, apart from their requests. It may say no to
 /// pods that are.
 fn is_alike(one: &core::Pod, other: &core::Pod) -> bool {
     let (Some(a), Some(b)) = (&one.spec, &other.spec) else { return false };
@@ -179,12 +181,12 @@ fn drain(pod: &core::Pod, spec: &core::PodSpec) -> Drain {
     Drain {
         is_mirror: annotation(MIRROR).is_some(),
         is_finished: is_finished(pod),
-        says_daemon: annotation(DAEMON_SET_POD) == Some("true"),
+        is_marked_daemon: annotation(DAEMON_SET_POD) == Some("true"),
         safe_to_evict: match annotation(SAFE_TO_EVICT) {
             Some("true") => SafeToEvict::Yes,
             Some("false") => SafeToEvict::No,
             Some("on-completion") => SafeToEvict::OnCompletion,
-            _ => SafeToEvict::Unsaid,
+            _ => SafeToEvict::Unset,
         },
         has_local_storage: spec.volumes.iter().flatten().filter(is_local).any(|v| !is_safe(v)),
         deletes_at: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),

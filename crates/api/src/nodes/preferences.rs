@@ -1,4 +1,4 @@
-//! What a pod would like of its node, without insisting on it.
+//! Preferred node and pod affinity: scheduling preferences that may be violated.
 
 use decide::nodes::{NodeTerm, PodSpec, PodTerm};
 use k8s_openapi::api::core::v1 as core;
@@ -44,7 +44,7 @@ fn terms(
     let labels = pod.metadata.labels.as_ref();
     let read = given.iter().map(|t| constraints::term(&t.pod_affinity_term, labels)).collect();
     let mut spec = PodSpec { affinity: read, ..PodSpec::default() };
-    constraints::settle_namespace(&mut spec, namespace_of(&pod.metadata));
+    constraints::resolve_namespace(&mut spec, namespace_of(&pod.metadata));
     given.iter().map(|t| i64::from(t.weight)).zip(spec.affinity).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Objects of the kinds that decisions about nodes look at, read from JSON.
+//! Objects of the kinds that decisions about nodes use, read from JSON.
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::batch::v1::Job;

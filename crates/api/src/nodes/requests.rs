@@ -1,4 +1,4 @@
-//! How much of each resource a pod asks for, as the scheduler counts it.
+//! The resource requests of a pod, as the scheduler counts them.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use decide::nodes::Resources;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Gives the effective request: the larger of all containers together and the peak while the pod starts, or what the
+/// Returns the effective request: the larger of all containers together and the peak while the pod starts, or what the
 /// pod as a whole asks for, plus overhead. A resize under way counts with the larger of old and new.
-pub(super) fn of(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
+pub(super) fn of_pod(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
     let mut total = Amounts::default();
     for container in &spec.containers {
         total.add(&asked(container, status));
@@ -29,18 +29,18 @@ pub(super) fn of(spec: &PodSpec, status: Option<&PodStatus>) -> Resources {
     let whole = spec.resources.as_ref().and_then(|r| r.requests.as_ref());
     for (name, quantity) in whole.into_iter().flatten() {
         if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
-            *total.of(name) = amount(name, quantity);
+            *total.amount_mut(name) = amount(name, quantity);
         }
     }
     for (name, quantity) in spec.overhead.iter().flatten() {
-        let sum = total.of(name);
+        let sum = total.amount_mut(name);
         *sum = sum.saturating_add(amount(name, quantity));
     }
     let amounts = total.iter().filter(|(name, _)| *name != "pods");
     amounts.map(|(name, amount)| (name, amount.min(MOST))).collect()
 }
 
-/// Amounts by name, in the making. Nearly every pod asks for cpu and memory alone.
+/// Amounts by name. Nearly every pod requests only cpu and memory.
 #[derive(Default)]
 struct Amounts<'a> {
     cpu: i64,
@@ -49,8 +49,8 @@ struct Amounts<'a> {
 }
 
 impl<'a> Amounts<'a> {
-    /// Gives the place of one amount, which starts at zero.
-    fn of(&mut self, name: &'a str) -> &mut i64 {
+    /// Returns the place of one amount, which starts at zero.
+    fn amount_mut(&mut self, name: &'a str) -> &mut i64 {
         match name {
             "cpu" => &mut self.cpu,
             "memory" => &mut self.memory,
@@ -72,24 +72,24 @@ impl<'a> Amounts<'a> {
 
     fn add(&mut self, more: &Self) {
         for (name, amount) in more.iter() {
-            let sum = self.of(name);
+            let sum = self.amount_mut(name);
             *sum = sum.saturating_add(amount);
         }
     }
 
     fn raise(&mut self, least: &Self) {
         for (name, amount) in least.iter() {
-            let larger = self.of(name);
+            let larger = self.amount_mut(name);
             *larger = (*larger).max(amount);
         }
     }
 }
 
 /// The most of one resource that a pod or a node is taken to have: a pebibyte, and so much of anything else. Sums over
-/// whole nodes stay exact that way, whatever a file says.
+/// whole nodes stay exact that way, whatever a file contains.
 const MOST: i64 = 1 << 50;
 
-/// Tells whether an init container keeps running beside the others.
+/// Returns whether an init container keeps running beside the others.
 pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
@@ -126,14 +126,14 @@ pub(super) fn all(amounts: Option<&BTreeMap<String, Quantity>>) -> Resources {
     amounts.map(|(name, q)| (name.as_str(), amount(name, q).min(MOST))).collect()
 }
 
-/// Gives what one container asks for. Where it only has a limit, that is its request: the API server sees to it.
+/// Returns the requests of one container. Where it only has a limit, that is its request, as the API server fills it in.
 fn asked<'a>(container: &'a Container, status: Option<&'a PodStatus>) -> Amounts<'a> {
     let mut out = Amounts::default();
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
     for (name, quantity) in limits.into_iter().flatten().chain(requests.into_iter().flatten()) {
-        *out.of(name) = amount(name, quantity);
+        *out.amount_mut(name) = amount(name, quantity);
     }
     let Some(given) = status.and_then(|s| status_of(container, s)) else { return out };
     if status.is_some_and(is_infeasible) {
@@ -143,7 +143,7 @@ fn asked<'a>(container: &'a Container, status: Option<&'a PodStatus>) -> Amounts
     for (name, quantity) in
         given.allocated_resources.iter().flatten().chain(actual.into_iter().flatten())
     {
-        let larger = out.of(name);
+        let larger = out.amount_mut(name);
         *larger = (*larger).max(amount(name, quantity));
     }
     out
@@ -157,7 +157,7 @@ fn status_of<'a>(container: &Container, status: &'a PodStatus) -> Option<&'a Con
     })
 }
 
-/// Tells whether a resize was asked for that the node cannot give.
+/// Returns whether a resize was requested for which the node has no capacity.
 fn is_infeasible(status: &PodStatus) -> bool {
     status.conditions.iter().flatten().any(|c| {
         c.type_ == "PodResizePending"
@@ -173,7 +173,7 @@ mod tests {
 
     fn requests(pod: Value) -> (i64, i64) {
         let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(pod).unwrap();
-        let found = of(&pod.spec.unwrap(), pod.status.as_ref());
+        let found = of_pod(&pod.spec.unwrap(), pod.status.as_ref());
         (found.cpu, found.memory)
     }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_once_is_what_is_read_exactly() {
+    fn the_fast_parser_agrees_with_the_exact_one() {
         let texts =
             ["0", "250m", "4", "512Mi", "1Ki", "3Gi", "9223372036854775807", "8589934592Gi"];
         for text in texts {

@@ -28,7 +28,7 @@ fn read(selector: &meta::LabelSelector) -> Option<LabelSelector> {
     Some(LabelSelector { requirements: requirements.into(), matches_nothing: false })
 }
 
-/// Adds what `matchLabelKeys` and `mismatchLabelKeys` ask for: the pod's own values, or other ones.
+/// Adds what `matchLabelKeys` and `mismatchLabelKeys` require: the pod's own values, or other ones.
 pub(super) fn with_keys(
     selector: LabelSelector,
     own: Option<&BTreeMap<String, String>>,
@@ -52,7 +52,7 @@ pub(super) fn with_keys(
     LabelSelector { requirements: requirements.into(), matches_nothing: false }
 }
 
-/// Asks for one of some values.
+/// Requires one of several values.
 pub(super) fn is_among(key: &str, values: &[&str]) -> Requirement {
     let values = values.iter().map(|v| (*v).into()).collect();
     Requirement { key: key.into(), operator: Operator::In, values }

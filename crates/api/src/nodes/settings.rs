@@ -1,4 +1,6 @@
-//! A NodeAutoscaler's wishes and memories as decisions read them.
+//! The settings and the recorded state of a NodeAutoscaler, as decisions read them.
+
+use std::collections::BTreeMap;
 
 use decide::nodes::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
@@ -9,7 +11,7 @@ use super::requests::amount;
 use crate::Problem;
 use crate::plimsoll::node_autoscaler as wire;
 
-/// Returns what the user wants, or everything that is wrong with it.
+/// Returns the settings, or all problems of them.
 pub fn settings(spec: &wire::NodeAutoscalerSpec) -> Result<Settings, Vec<Problem>> {
     wire::check::spec(spec)?;
     Ok(Settings {
@@ -37,6 +39,8 @@ pub fn status(status: Option<&wire::NodeAutoscalerStatus>) -> Status {
         last_scale_up_at: status.last_scale_up_at.as_ref().map(|t| t.0),
         last_delete_at: status.last_delete_at.as_ref().map(|t| t.0),
         last_delete_failure_at: status.last_delete_failure_at.as_ref().map(|t| t.0),
+        removing: status.removing.iter().map(|node| node.as_str().into()).collect(),
+        resting: BTreeMap::new(),
     }
 }
 

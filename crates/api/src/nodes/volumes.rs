@@ -1,4 +1,4 @@
-//! Which volumes a pod needs, and from where each can be reached.
+//! The volumes of a pod, and the nodes from which each is accessible.
 
 use decide::nodes::{NodeTerm, Requirement, Volume};
 use k8s_openapi::api::core::v1 as core;
@@ -8,7 +8,7 @@ use super::cluster::namespace_of;
 use super::pod::Volumes;
 use super::{requests, selectors};
 
-/// The labels by which a volume says where it is, in their older and newer spelling.
+/// The topology labels of a volume, in their older and newer spelling.
 const PLACES: [[&str; 2]; 2] = [
     ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"],
     ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"],
@@ -18,7 +18,11 @@ const PLACES: [[&str; 2]; 2] = [
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Lists the persistent volumes of a pod.
-pub(super) fn of(pod: &core::Pod, spec: &core::PodSpec, storage: &Volumes<'_>) -> Box<[Volume]> {
+pub(super) fn of_pod(
+    pod: &core::Pod,
+    spec: &core::PodSpec,
+    storage: &Volumes<'_>,
+) -> Box<[Volume]> {
     let namespace = namespace_of(&pod.metadata);
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let claims = spec.volumes.iter().flatten().filter_map(|v| match &v.persistent_volume_claim {
@@ -59,7 +63,7 @@ fn volume(namespace: &str, name: &str, storage: &Volumes<'_>) -> Volume {
     }
 }
 
-/// Says where a volume could come to be.
+/// Returns where a volume could come to be.
 fn to_be_bound(
     volume: Volume,
     class: &StorageClass,
@@ -93,7 +97,7 @@ fn to_be_bound(
     Volume { reachable: Some(terms.into()), missing: !any, ..volume }
 }
 
-/// Says from where a volume can be reached: what its node affinity says, in the zones that its labels say.
+/// Returns the nodes that can reach a volume: those of its node affinity, in the zones of its labels.
 fn reachable(volume: &core::PersistentVolume) -> Option<Box<[NodeTerm]>> {
     let affinity = volume.spec.as_ref().and_then(|s| s.node_affinity.as_ref());
     let terms = affinity.and_then(|a| a.required.as_ref()).map(selectors::node_terms);
@@ -105,7 +109,7 @@ fn reachable(volume: &core::PersistentVolume) -> Option<Box<[NodeTerm]>> {
         let labels = term.labels.iter().chain(&places).cloned().collect();
         NodeTerm { labels, name: term.name.clone() }
     };
-    // A term that asks for nothing matches no node, and stays so.
+    // An empty term matches no node.
     let is_empty = |t: &NodeTerm| t.labels.is_empty() && t.name.is_empty();
     Some(match terms {
         Some(terms) => {
@@ -158,16 +162,16 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
-    /// Gives the one volume of a pod with the claim `c`, in a world with these objects.
+    /// Returns the one volume of a pod with the claim `c`, in a world with these objects.
     fn volume_with(objects: &[Value]) -> Volume {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
             "containers": [],
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
         }});
         let (claims, volumes, classes) = (
-            of(objects, "PersistentVolumeClaim"),
-            of(objects, "PersistentVolume"),
-            of(objects, "StorageClass"),
+            objects_of(objects, "PersistentVolumeClaim"),
+            objects_of(objects, "PersistentVolume"),
+            objects_of(objects, "StorageClass"),
         );
         let all = ClusterObjects {
             claims: claims.iter().collect(),
@@ -175,11 +179,11 @@ mod tests {
             classes: classes.iter().collect(),
             ..ClusterObjects::default()
         };
-        let seen = super::super::pod(&serde_json::from_value(pod).unwrap(), &all.storage());
-        seen.spec.volumes[0].clone()
+        let read_pod = super::super::pod(&serde_json::from_value(pod).unwrap(), &all.storage());
+        read_pod.spec.volumes[0].clone()
     }
 
-    fn of<T: DeserializeOwned>(objects: &[Value], kind: &str) -> Vec<T> {
+    fn objects_of<T: DeserializeOwned>(objects: &[Value], kind: &str) -> Vec<T> {
         let of_kind = objects.iter().filter(|o| o["kind"] == kind);
         of_kind.map(|o| serde_json::from_value(o.clone()).unwrap()).collect()
     }

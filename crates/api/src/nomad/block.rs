@@ -1,4 +1,4 @@
-//! What a policy file is made of, whichever way it is written.
+//! The syntax tree of a policy file, the same for HCL and JSON.
 
 use super::evaluate::Value;
 use super::number::Number;
@@ -6,7 +6,7 @@ use super::number::Number;
 /// A block: attributes and further blocks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Block {
-    /// What it is: `scaling`, `policy`, `check`; empty for the file as a whole.
+    /// The type: `scaling`, `policy`, `check`; empty for the file as a whole.
     pub(super) kind: String,
     /// The text after it; empty where it takes none.
     pub(super) label: String,
@@ -46,7 +46,7 @@ impl Scalar {
         }
     }
 
-    /// Tells whether it is text without content, which stands for nothing in a strategy.
+    /// Returns whether it is text without content, which stands for nothing in a strategy.
     pub(super) fn is_empty_text(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }
@@ -81,8 +81,8 @@ impl Block {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Gives the blocks of one kind.
-    pub(super) fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Self> {
+    /// Returns the blocks of one kind.
+    pub(super) fn blocks<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Self> {
         self.blocks.iter().filter(move |block| block.kind == kind)
     }
 }

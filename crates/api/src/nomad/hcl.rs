@@ -20,17 +20,17 @@ pub(super) fn read(text: &str) -> Result<Block, Fault> {
         fault(line, "", &format!("not HCL: {}", err.message()))
     })?;
     let file = Block { line: 1, ..Block::default() };
-    Reader { lines: Lines::of(text) }.body(&body, file)
+    Reader { lines: Lines::new(text) }.body(&body, file)
 }
 
-/// Tells offsets' lines.
+/// Maps offsets to lines.
 struct Lines {
     /// Where each line begins.
     starts: Vec<usize>,
 }
 
 impl Lines {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let after = text.match_indices('\n').map(|(index, _)| index + 1);
         Self { starts: std::iter::once(0).chain(after).collect() }
     }

@@ -1,4 +1,4 @@
-//! Turns a `scaling` block into a ScalingPolicy.
+//! Converts a `scaling` block into a ScalingPolicy.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn check_limits(spec: &ScalingPolicySpec, block: &Block, path: &str, faults: &mu
 
 /// Finds the one block of a kind; none or several are faults.
 fn only<'a>(block: &'a Block, kind: &'a str, path: &str, faults: &mut Faults) -> Option<&'a Block> {
-    let mut all = block.of(kind);
+    let mut all = block.blocks(kind);
     let Some(first) = all.next() else {
         faults.add(block.line, format!("{path}.{kind}"), format!("required: a `{kind}` block"));
         return None;
@@ -88,14 +88,14 @@ fn policy(
     let on_check_error = fields.on_error("on_check_error", is_checked).unwrap_or_default();
     let schedule = schedule(block, &path, is_checked, faults);
     let checks: Vec<CheckSpec> = block
-        .of("check")
+        .blocks("check")
         .filter_map(|check| self::check(check, &path, is_checked, faults))
         .collect();
-    if is_checked && block.of("check").next().is_none() {
+    if is_checked && block.blocks("check").next().is_none() {
         faults.add(block.line, format!("{path}.check"), "required: at least one `check` block");
     }
-    let names: Vec<&str> = block.of("check").map(|check| check.label.as_str()).collect();
-    for (index, check) in block.of("check").enumerate() {
+    let names: Vec<&str> = block.blocks("check").map(|check| check.label.as_str()).collect();
+    for (index, check) in block.blocks("check").enumerate() {
         if names[..index].contains(&check.label.as_str()) {
             let path = format!("{path}.check.{}", check.label);
             faults.add(check.line, path, "is the name of two checks");
@@ -107,6 +107,8 @@ fn policy(
     }
     let (target, dry_run) = target(target_block, &path, faults);
     Some(ScalingPolicySpec {
+        source: None,
+        requests_from: None,
         target,
         min: 0,
         max: 0,
@@ -138,12 +140,12 @@ fn check_pool_queries(
     for check in checks.iter().filter(|c| c.source.as_deref() == Some("nomad-apm")) {
         let is_short = check.query.contains('_') && !check.query.contains('/');
         let is_asked = check.strategy.fixed_value.is_none() && !check.query.is_empty();
-        let block = policy.of("check").find(|block| block.label == check.name);
+        let block = policy.blocks("check").find(|block| block.label == check.name);
         if let (true, false, Some(block)) = (is_asked, is_short, block) {
             let line = block.attribute("query").map_or(block.line, |query| query.line);
             let path = format!("{path}.check.{}.query", check.name);
             let form = "an operation and a metric, such as `percentage-allocated_cpu`";
-            faults.add(line, path, format!("nodes are asked about by {form}"));
+            faults.add(line, path, format!("the query for nodes must have the form {form}"));
         }
     }
 }
@@ -160,7 +162,7 @@ fn check(block: &Block, above: &str, is_checked: bool, faults: &mut Faults) -> O
     let window_offset = fields.span("query_window_offset");
     let on_error = fields.on_error("on_error", is_checked);
     let schedule = schedule(block, &path, is_checked, faults);
-    let strategies: Vec<&Block> = block.of("strategy").collect();
+    let strategies: Vec<&Block> = block.blocks("strategy").collect();
     for other in strategies.iter().skip(1) {
         faults.add(other.line, format!("{path}.strategy"), "there may be only one such block");
     }
@@ -177,7 +179,7 @@ fn check(block: &Block, above: &str, is_checked: bool, faults: &mut Faults) -> O
         Default::default()
     };
     if is_checked && strategy.fixed_value.is_none() && query.is_empty() {
-        faults.add(block.line, format!("{path}.query"), "required: what the source is asked");
+        faults.add(block.line, format!("{path}.query"), "required: the query for the source");
     }
     Some(CheckSpec {
         name: block.label.clone(),
@@ -199,7 +201,7 @@ fn schedule(
     faults: &mut Faults,
 ) -> Option<ScheduleSpec> {
     let path = format!("{above}.schedule");
-    let mut all = block.of("schedule");
+    let mut all = block.blocks("schedule");
     let block = all.next()?;
     for other in all {
         faults.add(other.line, path.clone(), "there may be only one such block");
@@ -226,7 +228,7 @@ fn schedule(
     match &duration {
         Some(Err(message)) => fields.fault("duration", message.clone()),
         Some(Ok(lasting)) if *lasting <= SignedDuration::ZERO => {
-            fields.fault("duration", "must be longer than nothing");
+            fields.fault("duration", "must be positive");
         }
         Some(Ok(_)) | None => {}
     }
@@ -237,7 +239,7 @@ fn schedule(
     Some(ScheduleSpec { start, end, duration, time_zone: None })
 }
 
-/// Gives the target, and whether its actions are only recorded.
+/// Returns the target, and whether its actions are only recorded.
 fn target(block: &Block, above: &str, faults: &mut Faults) -> (TargetSpec, bool) {
     let mut config = BTreeMap::new();
     for attribute in &block.attributes {
@@ -262,6 +264,7 @@ fn target(block: &Block, above: &str, faults: &mut Faults) -> (TargetSpec, bool)
                 job: config.remove("Job").unwrap_or_default(),
                 group: config.remove("Group").unwrap_or_default(),
                 namespace: config.remove("Namespace"),
+                ..Nomad::default()
             });
         }
         "aws-asg" if config.contains_key("aws_asg_name") => {
@@ -269,6 +272,7 @@ fn target(block: &Block, above: &str, faults: &mut Faults) -> (TargetSpec, bool)
                 name: config.remove("aws_asg_name").unwrap_or_default(),
                 region: config.remove("aws_region"),
                 config,
+                ..Aws::default()
             });
         }
         name => spec.named = Some(Named { name: name.to_owned(), config }),
@@ -289,7 +293,7 @@ impl Fields<'_> {
         self.faults.add(line, format!("{}.{name}", self.path), message);
     }
 
-    /// Reads an attribute with `convert`, whose error says what was expected.
+    /// Reads an attribute with `convert`, whose error describes what was expected.
     pub(super) fn read<T>(
         &mut self,
         name: &str,

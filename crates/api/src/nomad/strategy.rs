@@ -1,4 +1,4 @@
-//! Turns a `strategy` block into one of ours. Its values are text there, and read as the strategies read them.
+//! Converts a `strategy` block. Its values are text, and are parsed as Nomad Autoscaler's strategies parse them.
 
 use super::Faults;
 use super::block::Block;
@@ -89,7 +89,7 @@ fn threshold(fields: &mut Fields<'_>, is_instant: bool) -> ThresholdSpec {
 }
 
 impl Fields<'_> {
-    /// Tells whether an attribute is set; to a strategy, empty text is as if it were not.
+    /// Returns whether an attribute is set; to a strategy, empty text is as if it were not.
     fn has(&self, name: &str) -> bool {
         self.block.attribute(name).is_some_and(|attribute| !attribute.value.is_empty_text())
     }

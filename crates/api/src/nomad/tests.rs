@@ -220,8 +220,8 @@ fn json_says_the_same_with_lines() {
         ("[]", "1: expected an object"),
     ] {
         let found = read(text, Form::Json).unwrap_err();
-        let said: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
-        assert!(said.iter().any(|s| s.starts_with(wanted)), "{text}: {said:?}");
+        let messages: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
+        assert!(messages.iter().any(|s| s.starts_with(wanted)), "{text}: {messages:?}");
     }
 }
 
@@ -294,8 +294,8 @@ fn values_that_nomad_refuses_are_refused() {
             "{{\"scaling\": {{\"a\": {{{attribute}, \"policy\": {{\"target\": {{\"t\": {{}}}}}}}}}}}}"
         );
         let found = read(&text, Form::Json).unwrap_err();
-        let said: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
-        assert!(said.iter().any(|s| s.contains(wanted)), "{text}: {said:?}");
+        let messages: Vec<_> = found.iter().map(|f| format!("{}: {}", f.line, f.problem)).collect();
+        assert!(messages.iter().any(|s| s.contains(wanted)), "{text}: {messages:?}");
     }
 }
 
@@ -327,7 +327,7 @@ fn arithmetic_is_exact_or_refused() {
 
 proptest::proptest! {
     #[test]
-    fn nothing_makes_reading_panic(text in "(scaling|policy|check|\"a\"|[{}\\[\\]=:,\"\\\\ \n]|max|1|-|\\$|é){0,40}") {
+    fn no_input_makes_the_parser_panic(text in "(scaling|policy|check|\"a\"|[{}\\[\\]=:,\"\\\\ \n]|max|1|-|\\$|é){0,40}") {
         let _ = read(&text, Form::Hcl);
         let _ = read(&text, Form::Json);
     }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use decide::checks::Limits;
 use decide::rules::service::{Move, Threshold};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Checks;
+use super::scaling_policy::{LastActionStatus, TargetSpec};
 use crate::{Admission, Kind, Problem, Scope};
 
 /// One threshold and one step for one service
@@ -23,6 +25,7 @@ use crate::{Admission, Kind, Problem, Scope};
     plural = "autoscalepolicies",
     namespaced,
     shortname = "asp",
+    status = "AutoScalePolicyStatus",
     derive = "PartialEq",
     printcolumn = r#"{"name": "Service", "type": "string", "jsonPath": ".spec.serviceId"}"#,
     printcolumn = r#"{"name": "Metric", "type": "string", "jsonPath": ".spec.metric"}"#,
@@ -36,7 +39,7 @@ use crate::{Admission, Kind, Problem, Scope};
 pub struct AutoScalePolicySpec {
     /// The service to scale.
     pub service_id: String,
-    /// What is measured.
+    /// The metric.
     pub metric: ServiceMetric,
     /// In percent: the policy fires above it when it scales up, and below it when it scales down.
     pub threshold: i64,
@@ -44,7 +47,7 @@ pub struct AutoScalePolicySpec {
     pub min: i64,
     /// The largest size.
     pub max: i64,
-    /// Which way.
+    /// The direction.
     pub action: ServiceAction,
     /// How many containers to add or remove.
     pub amount: i64,
@@ -57,15 +60,57 @@ pub struct AutoScalePolicySpec {
     /// When the action was last carried out, in seconds since 1970; 0 is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_executed: Option<i64>,
-    /// What usage is compared with: the container's limit, or its request.
+    /// Whether usage is compared with the container's limit or its request.
     #[serde(default)]
     pub relative_to: RelativeTo,
     /// Whether a step beyond min or max is refused instead of cut.
     #[serde(default)]
     pub strict: bool,
+    /// The target; absent: the service of Rancher, if there is a MetricSource for it, else of the container engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetSpec>,
+    /// The MetricSource that measures; absent: the one of the target's own system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
-/// What is measured of a service.
+/// The observed state of an AutoScalePolicy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AutoScalePolicyStatus {
+    /// When the action was last carried out, in seconds since 1970. Before the first time the one of the spec counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_executed: Option<i64>,
+    /// The newest action of this policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_action: Option<LastActionStatus>,
+    /// The action before a pending one; it counts again if that one is not carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_action: Option<LastActionStatus>,
+    /// The size of the service at the newest evaluation, or after its action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_count: Option<i64>,
+    /// The generation of the policy at the newest evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `AbleToScale`, `ScalingActive`, `ScalingLimited` and `TargetShared`, as of a ScalingPolicy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+impl AutoScalePolicy {
+    /// Returns what `decide` reads, with the last execution that the status knows; everything that is wrong with the spec otherwise.
+    pub fn decidable(&self) -> Result<Threshold, Vec<Problem>> {
+        let mut threshold = self.spec.decidable()?;
+        let executed = self.status.as_ref().and_then(|status| status.last_executed);
+        if let Some(at) = executed.and_then(|seconds| Timestamp::from_second(seconds).ok()) {
+            threshold.last_executed_at = Some(at);
+        }
+        Ok(threshold)
+    }
+}
+
+/// A metric of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServiceMetric {
     /// Percent of CPU.
@@ -96,14 +141,14 @@ pub enum ServiceAction {
     Down,
 }
 
-/// What usage is compared with.
+/// The quantity that usage is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RelativeTo {
     /// The most that a container may use.
     #[default]
     Limit,
-    /// What a container asked for.
+    /// The request of the container.
     Request,
 }
 
@@ -128,7 +173,7 @@ fn admit(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
 }
 
 impl AutoScalePolicySpec {
-    /// Gives what `decide` reads; everything that is wrong with the spec otherwise.
+    /// Converts the spec into `decide`'s input, or returns every problem of it.
     pub fn decidable(&self) -> Result<Threshold, Vec<Problem>> {
         let mut checks = Checks::default();
         let quiet = self.quiet_period.unwrap_or(0);

@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::Checks;
 use crate::{Admission, Kind, Problem, Scope};
-pub use series::of_service;
+pub use series::{of_service, sample};
 
-/// What a container engine counted of one container
+/// The stats of one container, as a container engine reports them
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "plimsoll.dev",
@@ -34,30 +34,30 @@ pub use series::of_service;
 pub struct ContainerStatsSpec {
     /// The service that the container belongs to.
     pub service_id: String,
-    /// Which container it is.
+    /// The container.
     pub container: String,
-    /// How many cores it asked for.
+    /// The cores that it requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_request: Option<Quantity>,
     /// How many cores it may use, or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<Quantity>,
-    /// How much memory it asked for.
+    /// The memory that it requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_request: Option<Quantity>,
-    /// How much memory it may use, or `none`; left out: what the stats say.
+    /// Its memory limit, or `none`; absent: the limit in the stats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<Quantity>,
-    /// What was counted, in any order.
+    /// The samples, in any order.
     #[serde(default)]
     pub samples: Vec<SampleSpec>,
 }
 
-/// What was counted at a moment.
+/// The stats at a point in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SampleSpec {
-    /// The moment.
+    /// The time.
     pub at: Time,
     /// The stats object of Docker Engine.
     #[schemars(schema_with = "free_form")]

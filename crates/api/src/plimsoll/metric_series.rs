@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Checks, Span};
 use crate::{Admission, Kind, Problem, Scope};
 
-/// What a series can be of, besides a query.
+/// The metrics that a series can be of, besides a query.
 const METRICS: [&str; 6] = [
     "cpu",
     "memory",
@@ -24,7 +24,7 @@ const METRICS: [&str; 6] = [
     "MemoryUtilizationPercent",
 ];
 
-/// Numbers over time, in place of a source
+/// A time series in place of a metric source
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "plimsoll.dev",
@@ -47,33 +47,39 @@ pub struct MetricSeriesSpec {
     /// The query of the checks that it answers. Either this or `metric`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// What it is of: a rule's metric or an AutoScalePolicy's. Either this or `query`.
+    /// The metric of a rule or of an AutoScalePolicy. Either this or `query`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     /// The service that it is of, for an AutoScalePolicy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_id: Option<String>,
-    /// The numbers, in any order. Either this or `values`.
+    /// The points, in any order. Either this or `values`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub points: Option<Vec<PointSpec>>,
-    /// The numbers, evenly spaced, the last one now. Either this or `points`.
+    /// The values, evenly spaced, the last one at the time of the evaluation. Either this or `points`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<Option<f64>>>,
-    /// The distance of two values; 1s.
+    /// The time between two values; 1s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Span>,
-    /// The source fails with these words instead of answering.
+    /// In place of points: all points of the source are older than the window, and this is the time of the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest_at: Option<Time>,
+    /// The source fails with this message instead of returning points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The name of the only check or AutoScalePolicy that it answers; absent: each that asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_for: Option<String>,
 }
 
-/// A number at a moment.
+/// A value at a point in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PointSpec {
-    /// The moment.
+    /// The time.
     pub at: Time,
-    /// The number; none is as if there were no point.
+    /// The value; null counts as no point.
     #[serde(default)]
     pub value: Option<f64>,
 }
@@ -99,20 +105,23 @@ fn admit(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
     checks.require(
         spec.query.is_some() != spec.metric.is_some(),
         "spec",
-        "needs exactly one of query and metric: what the numbers are of",
+        "needs exactly one of query and metric",
     );
     let metric = spec.metric.as_deref().unwrap_or("cpu");
     let message = format!("`{metric}` is not one of {}", METRICS.join(", "));
     checks.require(METRICS.contains(&metric), "spec.metric", message);
     let has_both = spec.points.is_some() && spec.values.is_some();
     checks.require(!has_both, "spec", "takes one of points and values, not both");
+    let has_numbers = spec.points.is_some() || spec.values.is_some();
+    let message = "cannot be combined with points or values";
+    checks.require(!(spec.newest_at.is_some() && has_numbers), "spec.newestAt", message);
     let step = spec.step.unwrap_or(Span::minutes(1)).0;
-    checks.require(step > SignedDuration::ZERO, "spec.step", "must be longer than nothing");
+    checks.require(step > SignedDuration::ZERO, "spec.step", "must be positive");
     checks.done()
 }
 
 impl MetricSeriesSpec {
-    /// Gives the numbers as they are at `now`.
+    /// Returns the numbers as they are at `now`.
     pub fn series(&self, now: Timestamp) -> Series {
         if let Some(points) = &self.points {
             let points = points.iter().filter_map(|p| Some((p.at.0, p.value?))).collect();
@@ -125,7 +134,7 @@ impl MetricSeriesSpec {
         Series::even(&values, step, now)
     }
 
-    /// Tells whether it is of a metric, by any of its names.
+    /// Returns whether it is of a metric, by any of its names.
     pub fn is_of(&self, metric: &str) -> bool {
         let plain = |name: &str| match name {
             "CPUUtilizationPercent" => "cpu".to_owned(),
@@ -156,7 +165,11 @@ mod tests {
             (json!({"metric": "load"}), "spec.metric: `load` is not one of"),
             (json!({"query": "a", "points": [], "values": []}), "spec: takes one of points"),
             (json!({"query": "a", "values": ["x"]}), "spec.values[0]: invalid type"),
-            (json!({"query": "a", "step": "0s"}), "spec.step: must be longer"),
+            (
+                json!({"query": "a", "values": [1], "newestAt": "2026-01-01T00:00:00Z"}),
+                "spec.newestAt: cannot be combined with points or values",
+            ),
+            (json!({"query": "a", "step": "0s"}), "spec.step: must be positive"),
             (json!({"query": "a", "points": [{"value": 1}]}), "spec.points[0]: missing field `at`"),
             (json!({"qeury": "a"}), "spec.qeury: unknown field, did you mean `query`?"),
         ] {

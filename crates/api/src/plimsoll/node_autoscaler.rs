@@ -1,4 +1,4 @@
-//! NodeAutoscaler: the settings for adding and removing nodes, and what earlier looks found.
+//! NodeAutoscaler: the settings for adding and removing nodes, and the state of earlier evaluations.
 
 pub(crate) mod check;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -37,16 +37,16 @@ pub struct NodeAutoscalerSpec {
     /// How a group is chosen among several that would help, each name a filter on what the ones before it left:
     /// random, most-pods, least-waste, least-nodes, price, priority. Name order ends it.
     pub expanders: Vec<String>,
-    /// What the expander `random` starts from.
+    /// The seed of the expander `random`.
     #[schemars(with = "i64", range(min = 0))]
     pub seed: u64,
-    /// What the whole cluster may have at least and at most.
+    /// The limits of the whole cluster.
     pub limits: Limits,
     /// How nodes are added.
     pub scale_up: ScaleUp,
     /// How nodes are removed.
     pub scale_down: ScaleDown,
-    /// When a cluster is too unhealthy to touch.
+    /// The limits beyond which a cluster is too unhealthy to change.
     pub health: Health,
 }
 
@@ -63,11 +63,11 @@ impl Default for NodeAutoscalerSpec {
     }
 }
 
-/// What the whole cluster may have at least and at most.
+/// The limits of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Limits {
-    /// The most nodes, of all groups and of none; 0 is no limit.
+    /// The maximum number of nodes, in groups and unmanaged; 0 means no limit.
     pub nodes: i32,
     /// Cores of all nodes, each node's rounded up.
     pub cores: Cores,
@@ -81,9 +81,9 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Cores {
-    /// The fewest.
+    /// The minimum.
     pub min: i64,
-    /// The most.
+    /// The maximum.
     pub max: i64,
 }
 
@@ -97,9 +97,9 @@ impl Default for Cores {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Memory {
-    /// The least.
+    /// The minimum.
     pub min: Quantity,
-    /// The most.
+    /// The maximum.
     pub max: Quantity,
 }
 
@@ -113,10 +113,10 @@ impl Default for Memory {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Range {
-    /// The least; without it, nothing.
+    /// The minimum; 0 unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Quantity>,
-    /// The most; without it, no limit.
+    /// The maximum; no limit unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Quantity>,
 }
@@ -129,15 +129,15 @@ pub struct ScaleUp {
     pub new_pod_delay: Span,
     /// How long a requested node may take to appear.
     pub max_provision_time: Span,
-    /// The most nodes that one plan adds.
+    /// The maximum number of nodes that one plan adds.
     pub max_nodes: i32,
-    /// Whether new nodes are spread over groups that are alike.
+    /// Whether new nodes are distributed over similar groups.
     pub balance_similar_groups: bool,
-    /// Labels in which groups that are alike may differ.
+    /// Labels in which similar groups may differ.
     pub balance_ignore_labels: Vec<String>,
-    /// When given, groups are alike that are equal in these labels.
+    /// If set, groups are similar if they are equal in these labels.
     pub balance_labels: Vec<String>,
-    /// Pods of a lower priority neither ask for nodes nor hold any.
+    /// Pods of a lower priority neither cause scale-up nor prevent scale-down.
     pub expendable_priority_cutoff: i32,
     /// Whether groups below their minimum are raised to it.
     pub enforce_min_size: bool,
@@ -145,7 +145,7 @@ pub struct ScaleUp {
     pub max_node_startup_time: Span,
     /// Taints of a node that is not ready yet; not part of a template.
     pub startup_taints: Vec<String>,
-    /// Taints that say how a node is; not part of a template.
+    /// Taints that report the state of a node; not part of a template.
     pub status_taints: Vec<String>,
     /// Whether a template from a real node also gets the DaemonSets' pods that the node lacks.
     pub force_daemon_sets: bool,
@@ -178,23 +178,23 @@ pub struct ScaleDown {
     pub enabled: bool,
     /// Whether unready nodes are removed.
     pub unready_enabled: bool,
-    /// A node used at most this much may go.
+    /// The utilization up to which a node can be removed.
     pub utilization_threshold: f64,
-    /// The same for a node with GPUs, of its GPUs.
+    /// The same for the GPUs of a node that has GPUs.
     pub gpu_utilization_threshold: f64,
-    /// How long a node must be unneeded before it goes.
+    /// How long a node must be unneeded before it is removed.
     pub unneeded_for: Span,
-    /// How long an unready node must be unneeded before it goes.
+    /// How long an unready node must be unneeded before it is removed.
     pub unready_for: Span,
-    /// How long nothing goes after a scale-up.
+    /// The time after a scale-up in which no node is removed.
     pub delay_after_add: Span,
-    /// How long nothing goes after a removal.
+    /// The time after a removal in which no other node is removed.
     pub delay_after_delete: Span,
-    /// How long nothing goes after a removal that failed.
+    /// The time after a failed removal in which no node is removed.
     pub delay_after_failure: Span,
-    /// The most nodes that go at once.
+    /// The maximum number of nodes that are removed at the same time.
     pub max_parallel: i32,
-    /// The most of them that have pods to move.
+    /// The maximum number of them that have pods to move.
     pub max_drain_parallel: i32,
     /// Whether pods of DaemonSets are left out of a node's utilisation.
     pub ignore_daemon_sets_utilization: bool,
@@ -210,7 +210,7 @@ pub struct ScaleDown {
     pub min_replica_count: i32,
     /// How long a kube-system pod without a budget keeps its node.
     pub system_pod_grace: Span,
-    /// The longest that a pod may take to end.
+    /// The maximum time that a pod may take to terminate.
     pub max_graceful_termination: Span,
 }
 
@@ -256,11 +256,11 @@ impl Default for Health {
     }
 }
 
-/// What earlier looks found and did.
+/// The state of earlier evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeAutoscalerStatus {
-    /// Since when each unneeded node has been so.
+    /// The time since which each node has been unneeded.
     pub unneeded_since: BTreeMap<String, Time>,
     /// When nodes were last added.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,6 +271,12 @@ pub struct NodeAutoscalerStatus {
     /// When a removal last failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_delete_failure_at: Option<Time>,
+    /// The nodes whose removal is in progress.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removing: Vec<String>,
+    /// The last observations of the autoscaler's state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 /// NodeAutoscaler, as engines and `evaluate` see it.

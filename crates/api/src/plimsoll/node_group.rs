@@ -1,11 +1,11 @@
-//! NodeGroup: machines of one shape, as many as asked for.
+//! NodeGroup: machines of one shape, with a target size.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{Checks, Span};
 use crate::{Admission, Kind, Problem, Scope};
 
-/// The label that says which group a Node belongs to.
+/// The label with the name of a Node's group.
 pub const LABEL: &str = "plimsoll.dev/node-group";
 
 /// A group of machines of one shape
@@ -35,21 +35,21 @@ pub const LABEL: &str = "plimsoll.dev/node-group";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupSpec {
-    /// The fewest nodes the group may have.
+    /// The minimum size of the group.
     #[serde(default)]
     pub min: i32,
-    /// The most nodes the group may have.
+    /// The maximum size of the group.
     pub max: i32,
-    /// What one node costs an hour, for the expander `price`.
+    /// The price of one node per hour, for the expander `price`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<f64>,
     /// For the expander `priority`: higher is chosen first.
     #[serde(default)]
     pub priority: i32,
-    /// Whether the group goes from 0 to max at once, and back.
+    /// Whether the group is scaled from 0 to max at once, and back.
     #[serde(default)]
     pub all_or_nothing: bool,
-    /// What a new node looks like; may be left out while the group has a ready node.
+    /// The template of a new node; optional while the group has a ready node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
     /// Settings of this group alone, in place of those of the NodeAutoscaler.
@@ -61,7 +61,7 @@ pub struct NodeGroupSpec {
     pub provider: Map<String, Value>,
 }
 
-/// What a new node of a group looks like.
+/// The template of a new node of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Template {
@@ -73,7 +73,7 @@ pub struct Template {
     pub taints: Vec<Taint>,
     /// All resources of a new node.
     pub capacity: BTreeMap<String, Quantity>,
-    /// What of them is left for pods; without it, all.
+    /// The part that is available to pods; all of `capacity` unless given.
     pub allocatable: BTreeMap<String, Quantity>,
 }
 
@@ -81,16 +81,16 @@ pub struct Template {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Options {
-    /// A node used at most this much may go.
+    /// The utilization up to which a node can be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilization_threshold: Option<f64>,
-    /// The same for a node with GPUs, of its GPUs.
+    /// The same for the GPUs of a node that has GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_utilization_threshold: Option<f64>,
-    /// How long a node must be unneeded before it goes.
+    /// How long a node must be unneeded before it is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unneeded_for: Option<Span>,
-    /// How long an unready node must be unneeded before it goes.
+    /// How long an unready node must be unneeded before it is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unready_for: Option<Span>,
     /// How long a requested node may take to appear.
@@ -101,28 +101,31 @@ pub struct Options {
     pub ignore_daemon_sets_utilization: Option<bool>,
 }
 
-/// What is known of a group besides its nodes.
+/// The state of a group besides its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeGroupStatus {
-    /// The size asked for; without it, how many Nodes the group has.
+    /// The target size; absent: the number of Nodes in the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<i32>,
     /// A scale-up whose nodes have not all appeared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up: Option<ScaleUp>,
-    /// Until when the group is left alone after a failure.
+    /// Until when the group is not scaled up after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_until: Option<Time>,
+    /// The last observations of the group's state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 /// An unfinished scale-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleUp {
-    /// When it was asked for.
+    /// When it was requested.
     pub at: Time,
-    /// By how many nodes.
+    /// The number of nodes.
     pub increase: i32,
 }
 

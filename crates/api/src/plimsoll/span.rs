@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Span(pub SignedDuration);
 
 impl Span {
-    /// Gives a span of whole minutes.
+    /// Returns a span of whole minutes.
     pub const fn minutes(minutes: i64) -> Self {
         Self(SignedDuration::from_secs(minutes * 60))
     }

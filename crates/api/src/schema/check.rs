@@ -1,4 +1,4 @@
-//! Where does a value not fit its schema?
+//! Checks values against a schema.
 
 use serde_json::{Map, Value};
 
@@ -6,14 +6,14 @@ use super::{Kind, Schema};
 use crate::{CauseType, Problem};
 
 impl Schema {
-    /// Collects every place in `value` that does not fit, as `path: what was expected`.
+    /// Returns every problem of `value`, with its path and what was expected.
     pub(crate) fn check(&self, value: &Value) -> Vec<Problem> {
         let mut out = Vec::new();
-        self.look(value, "", &mut out);
+        self.check_value(value, "", &mut out);
         out
     }
 
-    fn look(&self, value: &Value, path: &str, out: &mut Vec<Problem>) {
+    fn check_value(&self, value: &Value, path: &str, out: &mut Vec<Problem>) {
         if value.is_null() && self.nullable {
             return;
         }
@@ -30,16 +30,16 @@ impl Schema {
             out.push(Problem::of(cause, path, message));
         }
         match value {
-            Value::Object(map) => self.look_into(map, path, out),
+            Value::Object(map) => self.check_object(map, path, out),
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let path = format!("{path}[{index}]");
                     if self.is_set && items[..index].contains(item) {
-                        let message = format!("{} is there twice", show(item));
+                        let message = format!("duplicate value {}", show(item));
                         out.push(Problem::of(CauseType::Duplicate, &path, message));
                     }
                     if let Some(schema) = &self.inner {
-                        schema.look(item, &path, out);
+                        schema.check_value(item, &path, out);
                     }
                 }
             }
@@ -47,7 +47,7 @@ impl Schema {
         }
     }
 
-    fn look_into(&self, map: &Map<String, Value>, path: &str, out: &mut Vec<Problem>) {
+    fn check_object(&self, map: &Map<String, Value>, path: &str, out: &mut Vec<Problem>) {
         let below = |name: &str| {
             if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
         };
@@ -56,12 +56,12 @@ impl Schema {
         }
         for (name, value) in map {
             if let Some(schema) = self.properties.get(name).or(self.inner.as_deref()) {
-                schema.look(value, &below(name), out);
+                schema.check_value(value, &below(name), out);
             }
         }
     }
 
-    /// Says what was expected where the value is of the wrong type.
+    /// Returns what was expected where the value is of the wrong type.
     fn mismatch(&self, value: &Value) -> Option<&'static str> {
         let (fits, expected) = match self.kind {
             Kind::Anything => (true, "anything"),
@@ -161,7 +161,7 @@ mod tests {
                 json!({"name": "a", "n": 2_147_483_648_i64}),
                 vec!["n: expected a whole number of at most 32 bits, found 2147483648"],
             ),
-            (json!({"name": "a", "set": ["x", "x"]}), vec!["set[1]: \"x\" is there twice"]),
+            (json!({"name": "a", "set": ["x", "x"]}), vec!["set[1]: duplicate value \"x\""]),
             (
                 json!({"name": "a", "set": ["x", 1, "y"]}),
                 vec!["set: expected at most 2 items, found 3", "set[1]: expected text, found 1"],

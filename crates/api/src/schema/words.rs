@@ -1,7 +1,7 @@
-//! Room in the published schemas for the words of the first design of counters and lists.
+//! Adds the field names of the first design of counters and lists to the published schemas.
 //!
-//! A client that asks for strict validation is told of every field that the schema does not have, before admission could
-//! settle anything. So the CRDs know the old words too; what is admitted never has them.
+//! A client that asks for strict validation is warned about every field that the schema does not have, before admission could
+//! convert them. So the CRDs have the old names too; admitted objects never have them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -12,7 +12,7 @@ use serde_json::json;
 const CAPACITY: [&str; 6] =
     ["bufferCount", "minCount", "maxCount", "bufferLength", "minLength", "maxLength"];
 
-/// Adds the old words to the game server spec at `path` of each version.
+/// Adds the old names to the game server spec at `path` of each version.
 pub(crate) fn for_game_servers(crd: &mut CustomResourceDefinition, path: &[&str]) {
     for root in roots(crd) {
         let Some(spec) = at(root, path) else { continue };
@@ -26,7 +26,7 @@ pub(crate) fn for_game_servers(crd: &mut CustomResourceDefinition, path: &[&str]
     }
 }
 
-/// Adds the old words to the policy of an autoscaler, and to the policies inside it.
+/// Adds the old names to the policy of an autoscaler, and to the policies inside it.
 pub(crate) fn for_autoscalers(crd: &mut CustomResourceDefinition) {
     for root in roots(crd) {
         if let Some(policy) = at(root, &["spec", "policy"]) {
@@ -50,7 +50,7 @@ fn for_policy(policy: &mut JSONSchemaProps) {
     }
     if let Some(mut count) = at(policy, &["counter"]).cloned() {
         count.description =
-            Some("The block of `type: Count`, and of `List` in the old words.".to_owned());
+            Some("The block of `type: Count`, and of `List` with the old names.".to_owned());
         add(policy, "count", count);
     }
     if let Some(inner) = at(policy, &["schedule", "policy"]) {
@@ -88,7 +88,7 @@ fn whole_number(now: &str) -> JSONSchemaProps {
         type_: Some("integer".to_owned()),
         format: Some("int64".to_owned()),
         nullable: Some(true),
-        description: Some(format!("The old word for `{now}`.")),
+        description: Some(format!("The old name of `{now}`.")),
         ..JSONSchemaProps::default()
     }
 }
@@ -101,7 +101,7 @@ fn number_or_share(name: &str) -> JSONSchemaProps {
     JSONSchemaProps {
         x_kubernetes_int_or_string: Some(true),
         nullable: Some(true),
-        description: Some("The old word for `bufferSize`.".to_owned()),
+        description: Some("The old name of `bufferSize`.".to_owned()),
         ..JSONSchemaProps::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals as Agones words them for programs: the place and the type of every cause, and how many there are.
+//! The causes of rejections are those of Agones: their fields, types and number.
 
 use plimsoll_api::{Admission, find, refusal};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn fleet(spec: Value) -> Value {
 }
 
 #[test]
-fn game_servers_are_refused_with_the_causes_that_agones_gives() {
+fn game_servers_are_refused_with_the_causes_that_agones_returns() {
     let containers = |list: Value| json!({"template": {"spec": {"containers": list}}});
     let amounts =
         json!({"requests": {"memory": "2Gi", "cpu": "2"}, "limits": {"memory": "1Gi", "cpu": "1"}});
@@ -82,7 +82,7 @@ fn game_servers_are_refused_with_the_causes_that_agones_gives() {
 }
 
 #[test]
-fn fleets_are_refused_with_the_causes_that_agones_gives() {
+fn fleets_are_refused_with_the_causes_that_agones_returns() {
     let rolling = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "x"}});
     let overflow = json!({"labels": {"a": "b c", "d": "e f"}});
     for (spec, wanted) in [
@@ -109,7 +109,7 @@ fn fleets_are_refused_with_the_causes_that_agones_gives() {
 }
 
 #[test]
-fn autoscalers_are_refused_with_the_causes_that_agones_gives() {
+fn autoscalers_are_refused_with_the_causes_that_agones_returns() {
     let webhook = json!({"url": "http://a:b/", "service": {"namespace": "n", "name": "s"}});
     let schedule = json!({
         "between": {"start": "2026-02-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
@@ -159,7 +159,7 @@ fn autoscalers_are_refused_with_the_causes_that_agones_gives() {
 }
 
 #[test]
-fn allocations_are_refused_with_the_causes_that_agones_gives() {
+fn allocations_are_refused_with_the_causes_that_agones_returns() {
     let rooms = json!({"rooms": {"minCount": 3, "maxCount": -1}});
     for (spec, wanted) in [
         (json!({"scheduling": "Random"}), vec![("spec.scheduling", "NotSupported")]),

@@ -1,4 +1,4 @@
-//! What the CRDs of the kinds must not say.
+//! Constraints on the generated CRDs.
 
 /// What `format` may say in a CRD; an API server warns of any other.
 const FORMATS: [&str; 6] = ["int32", "int64", "double", "byte", "date-time", "duration"];

@@ -1,4 +1,4 @@
-//! The documents of Agones' autoscaler page, and of the first design of counters and lists, are taken as written.
+//! The documents of Agones' autoscaler page, and of the first design of counters and lists, are accepted unchanged.
 
 use plimsoll_api::{Admission, find};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Agones' kinds at the door: what is filled in, what is always there, what is refused and where.
+//! Admission of Agones' kinds: defaults, fields that are always present, and refusals with their paths.
 
 use plimsoll_api::{Admission, Problem, find};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn admit(mut value: Value, old: Option<&Value>) -> Result<Value, Vec<Problem>> {
     (kind.admit)(&mut value, &Admission { old, now }).map(|()| value)
 }
 
-/// Gives the paths of what is wrong.
+/// Returns the paths of what is wrong.
 fn paths(value: Value) -> Vec<String> {
     admit(value, None).map_or_else(|p| p.into_iter().map(|p| p.path).collect(), |_| vec![])
 }
@@ -187,7 +187,7 @@ fn an_allocation_turns_what_is_required_and_preferred_into_selectors() {
 }
 
 #[test]
-fn what_is_wrong_with_a_game_server_is_found_at_its_path() {
+fn problems_of_a_game_server_have_its_field_paths() {
     let two = json!([{"name": "a"}, {"name": "b"}]);
     let of_pod = |pod: Value| json!({"template": {"spec": pod}});
     let init = json!([{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]);
@@ -264,7 +264,7 @@ fn a_game_server_in_development_needs_an_address_and_static_ports() {
 }
 
 #[test]
-fn what_is_wrong_with_a_fleet_is_found_at_its_path() {
+fn problems_of_a_fleet_have_its_field_paths() {
     let rolling = |r: Value| json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": r}});
     let surge = "spec.strategy.rollingUpdate.maxSurge";
     for (spec, wanted) in [
@@ -310,7 +310,7 @@ fn the_template_of_a_set_cannot_be_changed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_is_found_at_its_path() {
+fn problems_of_a_policy_have_its_field_paths() {
     let buffer = |b: Value| json!({"type": "Buffer", "buffer": b});
     let count = |b: Value| json!({"type": "Count", "count": b});
     let url = |w: Value| json!({"type": "Webhook", "webhook": w});
@@ -356,7 +356,7 @@ fn what_is_wrong_with_a_policy_is_found_at_its_path() {
 }
 
 #[test]
-fn what_is_wrong_with_a_schedule_or_chain_is_found_at_its_path() {
+fn problems_of_a_schedule_or_chain_have_its_field_paths() {
     let schedule = |s: Value| json!({"type": "Schedule", "schedule": s});
     let fine = json!({"type": "Buffer", "buffer": {"maxReplicas": 5, "bufferSize": 1}});
     for (policy, wanted) in [
@@ -406,7 +406,7 @@ fn a_schedule_that_is_over_may_stay_but_not_change() {
 }
 
 #[test]
-fn what_is_wrong_with_an_allocation_is_found_at_its_path() {
+fn problems_of_an_allocation_have_its_field_paths() {
     let selector = |s: Value| json!({"selectors": [s]});
     for (spec, wanted) in [
         (json!({}), ""),
@@ -498,11 +498,11 @@ fn an_autoscalers_sync_is_filled_in_with_every_change() {
 }
 
 #[test]
-fn a_status_that_is_written_apart_is_not_looked_at() {
+fn a_status_written_through_its_subresource_is_not_validated() {
     let mut new = fleet(json!({}));
     new["status"] = json!({"replicas": "many"});
     let mut stored = admit(new, None).unwrap();
-    assert_eq!(stored.get("status"), None, "what nobody could read is dropped");
+    assert_eq!(stored.get("status"), None, "a status that cannot be read is dropped");
     stored["status"] = json!({"replicas": 3});
     let mut next = stored.clone();
     next["status"] = json!({"replicas": -7});

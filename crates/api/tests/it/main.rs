@@ -1,4 +1,4 @@
-//! The kinds from the outside: documents go in at the door, and come out admitted or refused.
+//! The kinds from the outside: documents are admitted or refused.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 

@@ -1,9 +1,9 @@
-//! Recorded cases with something changed to nonsense: each is refused at the door, or everything behind it copes.
+//! Recorded cases with random invalid changes: each is rejected at admission, or can be evaluated.
 
 use std::fs;
 use std::path::Path;
 
-use decide::fleet::{self, Limits, Observation, Replies, Reply, Sizing};
+use decide::fleet::{self, FleetObservation, Limits, Replies, Reply, Sizing};
 use decide::gameserver::{GameServer, Occupancy};
 use jiff::Timestamp;
 use plimsoll_api::{Admission, agones, allocation, autoscaling, find};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 #[test]
-fn whatever_passes_the_door_can_be_decided_about() {
+fn every_admitted_object_can_be_evaluated() {
     let cases = cases();
     let mut chance = Chance(0x5eed);
     let mut decided = 0;
@@ -23,7 +23,7 @@ fn whatever_passes_the_door_can_be_decided_about() {
         }
         decided += usize::from(decide_all(objects));
     }
-    assert!(decided > 400, "only {decided} of 4000 got past the door: the spoiling is too rough");
+    assert!(decided > 400, "only {decided} of 4000 were admitted: the spoiling is too rough");
 }
 
 /// Admits all objects and decides about each; false when one is refused.
@@ -38,7 +38,7 @@ fn decide_all(mut objects: Vec<Value>) -> bool {
     }
     let servers: Vec<GameServer> =
         all::<agones::GameServer>(&objects, "GameServer").iter().map(|s| s.view()).collect();
-    let nodes = Occupancy::of(&servers);
+    let nodes = Occupancy::from_servers(&servers);
     let fleets = all::<agones::Fleet>(&objects, "Fleet");
     for autoscaler in all::<autoscaling::FleetAutoscaler>(&objects, "FleetAutoscaler") {
         for reply in [Reply::None, Reply::Keep, Reply::Scale(i32::MAX), Reply::Scale(-1)] {
@@ -46,9 +46,10 @@ fn decide_all(mut objects: Vec<Value>) -> bool {
             for one in &fleets {
                 let fleet = one.view();
                 let (servers, nodes) = (servers.as_slice(), &nodes);
-                let seen = Observation { fleet: &fleet, servers, nodes, rival: None };
+                let observation =
+                    FleetObservation { fleet: &fleet, servers, nodes, other_owner: None };
                 let mut replies = Replies::new();
-                while let Sizing::Ask(id) = fleet::size(&policy, seen, &replies, now) {
+                while let Sizing::Ask(id) = fleet::size(&policy, observation, &replies, now) {
                     assert_eq!(replies.insert(id, reply.clone()), None, "it is asked for once");
                 }
             }
@@ -56,7 +57,8 @@ fn decide_all(mut objects: Vec<Value>) -> bool {
     }
     for set in all::<agones::GameServerSet>(&objects, "GameServerSet") {
         for mode in [fleet::Mode::Agones, fleet::Mode::Repaired] {
-            let pass = fleet::reconcile(&set.view(mode), &servers, &nodes, Limits::of(mode), now);
+            let pass =
+                fleet::reconcile(&set.view(mode), &servers, &nodes, Limits::for_mode(mode), now);
             for name in pass.delete {
                 assert!(servers.iter().any(|s| s.name == name && s.is_deletable()), "{name}");
             }

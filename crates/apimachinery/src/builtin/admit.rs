@@ -1,19 +1,23 @@
-//! What do the admission plugins that every cluster has do to a new object?
+//! Applies the admission plugins that every cluster runs to a new object.
 
 use serde_json::{Value, json};
 
 use super::{BuiltIn, fill, items, text};
 
-/// What admission looks at besides the object.
-pub struct Classes<'a> {
+/// The PriorityClasses that admission needs besides the object.
+pub struct PriorityClasses<'a> {
     /// Finds a PriorityClass by name.
     pub by_name: &'a dyn Fn(&str) -> Option<Value>,
-    /// The PriorityClass that is marked as the default of all.
+    /// The PriorityClass with `globalDefault: true`.
     pub global_default: Option<Value>,
 }
 
-/// Completes a new object; the error says why it is forbidden.
-pub fn admit(kind: BuiltIn<'_>, object: &mut Value, classes: &Classes<'_>) -> Result<(), String> {
+/// Completes a new object; the error is the reason for which it is forbidden.
+pub fn admit(
+    kind: BuiltIn<'_>,
+    object: &mut Value,
+    classes: &PriorityClasses<'_>,
+) -> Result<(), String> {
     if (kind.group, kind.kind) == ("", "Pod") {
         if super::given(&object["spec"], "overhead").is_some()
             && text(&object["spec"], "runtimeClassName").is_empty()
@@ -33,7 +37,7 @@ pub fn admit(kind: BuiltIn<'_>, object: &mut Value, classes: &Classes<'_>) -> Re
     Ok(())
 }
 
-/// A pod stays for five minutes on a node that does not answer, unless it says otherwise.
+/// Adds the DefaultTolerationSeconds: a pod stays on an unreachable node for five minutes unless it tolerates the taint itself.
 fn tolerate_short_outages(spec: &mut Value) {
     for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerates = items(spec, "tolerations").iter().any(|t| {
@@ -50,7 +54,7 @@ fn tolerate_short_outages(spec: &mut Value) {
     }
 }
 
-fn resolve_priority(spec: &mut Value, classes: &Classes<'_>) -> Result<(), String> {
+fn resolve_priority(spec: &mut Value, classes: &PriorityClasses<'_>) -> Result<(), String> {
     let name = text(spec, "priorityClassName").to_owned();
     let class = match name.as_str() {
         "" => classes.global_default.clone(),
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_pod_gets_a_priority_and_tolerates_short_outages() {
-        let classes = Classes { by_name: &|_| None, global_default: None };
+        let classes = PriorityClasses { by_name: &|_| None, global_default: None };
         let mut pod = json!({"spec": {}});
         admit(POD, &mut pod, &classes).unwrap();
         assert_eq!(pod["spec"]["priority"], 0);

@@ -1,4 +1,4 @@
-//! What does a built-in kind say where its writer said nothing?
+//! Fills in the defaults of the built-in kinds.
 
 mod autoscaler;
 mod pod;
@@ -9,12 +9,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-pub(super) use pod::quality;
+pub(super) use pod::qos_class;
 
 use super::{BuiltIn, fill, given, items_mut, text};
-use crate::schema::{Shape, What};
+use crate::schema::{Shape, ValueType};
 
-/// Fills in the defaults of a built-in kind. `shape` knows the defaults that the kind's types declare.
+/// Fills in the defaults of a built-in kind. `shape` has the defaults that the kind's types declare.
 pub fn default(kind: BuiltIn<'_>, shape: Option<Shape<'_>>, object: &mut Value) {
     if let Some(shape) = shape {
         declared(shape, object);
@@ -58,25 +58,25 @@ pub fn default(kind: BuiltIn<'_>, shape: Option<Shape<'_>>, object: &mut Value) 
     }
 }
 
-/// Fills in what the types themselves declare.
+/// Fills in the defaults that the types declare.
 fn declared(shape: Shape<'_>, value: &mut Value) {
     match value {
         Value::Object(map) if shape.has_fields() => {
             for (name, field) in shape.fields() {
                 if let Some(found) = map.get_mut(name).filter(|v| v.as_str() != Some("")) {
                     declared(field, found);
-                } else if let Some(default) = field.default().filter(|d| says_something(d)) {
+                } else if let Some(default) = field.default().filter(|d| is_effective_default(d)) {
                     map.insert(name.to_owned(), default.clone());
                 }
             }
         }
         Value::Object(map) => {
-            if let Some(values) = shape.values().filter(|v| v.what() == What::Object) {
+            if let Some(values) = shape.values().filter(|v| v.value_type() == ValueType::Object) {
                 map.values_mut().for_each(|v| declared(values, v));
             }
         }
         Value::Array(list) => {
-            if let Some(items) = shape.items().filter(|i| i.what() == What::Object) {
+            if let Some(items) = shape.items().filter(|i| i.value_type() == ValueType::Object) {
                 list.iter_mut().for_each(|v| declared(items, v));
             }
         }
@@ -84,8 +84,8 @@ fn declared(shape: Shape<'_>, value: &mut Value) {
     }
 }
 
-/// A default that is Go's zero only documents that the field is always there.
-fn says_something(default: &Value) -> bool {
+/// Returns whether a default has an effect: one that equals Go's zero value only documents that the field is always written.
+fn is_effective_default(default: &Value) -> bool {
     match default {
         Value::Null | Value::Object(_) | Value::Array(_) => false,
         Value::Bool(v) => *v,
@@ -102,10 +102,10 @@ fn namespace(object: &mut Value) {
     fill(&mut object["status"], "phase", "Active");
 }
 
-/// Text given for convenience is kept as bytes.
+/// Moves `stringData` into `data`, as base64.
 fn secret(object: &mut Value) {
     fill(object, "type", "Opaque");
-    let Some(Value::Object(plain)) = super::remove(object, "stringData") else { return };
+    let Some(Value::Object(plain)) = super::take_field(object, "stringData") else { return };
     for (key, text) in plain {
         let bytes = STANDARD.encode(text.as_str().unwrap_or_default());
         object["data"][key] = bytes.into();

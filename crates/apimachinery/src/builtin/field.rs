@@ -1,6 +1,6 @@
-//! Which field is wrong, and how is that said?
+//! Errors about single fields, in the wording of kube-apiserver.
 //!
-//! The real server's errors name the field, the kind of mistake and the value, and become the causes of a `Status`.
+//! Each names the field, the type of error and the value, and becomes a cause of a `Status`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use crate::quote::quote;
 
-/// A mistake in one field.
+/// An error in one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    pub mistake: CauseType,
+    pub cause_type: CauseType,
     /// Such as `spec.containers[0].name`.
     pub field: String,
-    /// The value, written as the message shows it; empty when the message has none.
+    /// The value as the message shows it; empty when the message has none.
     pub value: String,
-    /// What would be right.
+    /// The expected value or the rule that was violated.
     pub detail: String,
 }
 
 impl FieldError {
-    /// The sentence without the field's name.
+    /// Returns the message without the field's name.
     pub fn body(&self) -> String {
-        let mut body = self.mistake.words().to_owned();
+        let mut body = self.cause_type.words().to_owned();
         for part in [&self.value, &self.detail] {
             if !part.is_empty() {
                 body.push_str(": ");
@@ -35,17 +35,17 @@ impl FieldError {
         body
     }
 
-    /// The cause as `Status.details` carries it.
+    /// Returns the cause as `Status.details` carries it.
     pub fn cause(&self) -> Value {
-        json!({"reason": self.mistake.reason(), "message": self.body(), "field": self.field})
+        json!({"reason": self.cause_type.reason(), "message": self.body(), "field": self.field})
     }
 }
 
-/// What our own kinds find wrong says in one sentence what was expected.
+/// Converts an error that the validation of our own kinds found.
 impl From<api::Problem> for FieldError {
     fn from(problem: api::Problem) -> Self {
         let api::Problem { path, message, cause } = problem;
-        Self { mistake: cause, field: path, value: String::new(), detail: message }
+        Self { cause_type: cause, field: path, value: String::new(), detail: message }
     }
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Joins errors as one message: in brackets when there are several, each only once.
+/// Joins errors into one message: in brackets when there are several, without duplicates.
 pub fn message(errors: &[FieldError]) -> String {
     let mut known = HashSet::new();
     let mut lines: Vec<String> = errors.iter().map(FieldError::to_string).collect();
@@ -66,7 +66,7 @@ pub fn message(errors: &[FieldError]) -> String {
     }
 }
 
-/// A path to a field, grown step by step.
+/// A path to a field, built step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(String);
 
@@ -76,23 +76,23 @@ impl Path {
         Self(name.to_owned())
     }
 
-    /// Steps into a field.
+    /// Appends a field.
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
     }
 
-    /// Steps to an item of a list.
+    /// Appends an index of a list.
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// Steps to an entry of a map.
+    /// Appends a key of a map.
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    fn error(&self, mistake: CauseType, value: String, detail: impl Into<String>) -> FieldError {
-        FieldError { mistake, field: self.0.clone(), value, detail: detail.into() }
+    fn error(&self, cause_type: CauseType, value: String, detail: impl Into<String>) -> FieldError {
+        FieldError { cause_type, field: self.0.clone(), value, detail: detail.into() }
     }
 
     pub fn required(&self, detail: impl Into<String>) -> FieldError {
@@ -138,11 +138,16 @@ impl Path {
         self.error(CauseType::TooMany, actual.to_string(), detail)
     }
 
-    pub fn with(&self, mistake: CauseType, value: &Value, detail: impl Into<String>) -> FieldError {
-        self.error(mistake, shown(value), detail)
+    pub fn with(
+        &self,
+        cause_type: CauseType,
+        value: &Value,
+        detail: impl Into<String>,
+    ) -> FieldError {
+        self.error(cause_type, shown(value), detail)
     }
 
-    /// Refuses a value that is none of the supported ones.
+    /// Rejects a value that is not one of the supported ones.
     pub fn not_supported(&self, value: &str, supported: &[&str]) -> FieldError {
         let supported: Vec<String> = supported.iter().map(|s| quote(s)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
@@ -156,7 +161,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A value as messages show it: text in quotes, the rest as JSON.
+/// Formats a value for a message: strings in quotes, everything else as JSON.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -170,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_worded_as_the_real_server_words_them() {
+    fn messages_match_kube_apiserver() {
         let path = Path::new("spec").child("ports").index(0).child("protocol");
         let error = path.not_supported("X", &["TCP", "UDP"]);
         assert_eq!(

@@ -1,17 +1,17 @@
-//! What may a writer not set, and when does an object count as changed?
+//! Resets the fields that a client may not set, and maintains the generation.
 //!
-//! A write to the object itself leaves its status as it was, a write to the status leaves the rest. The generation
-//! grows when what is wanted changes.
+//! A write to the main resource leaves the status unchanged, and a write to the status leaves everything else unchanged.
+//! The generation grows when the desired state changes.
 
 use serde_json::{Value, json};
 
 use super::defaults;
-use super::{BuiltIn, fill, given, items, remove, text};
+use super::{BuiltIn, fill, given, items, take_field, text};
 
-/// Which part of an object a write is about.
+/// The part of an object that a write addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The object itself.
+pub enum WrittenPart {
+    /// The main resource.
     Main,
     /// Its `status`.
     Status,
@@ -19,12 +19,12 @@ pub enum Part {
     Other,
 }
 
-/// Counts the templates of a daemon set, for clients of its first version.
+/// The annotation in which a daemon set counts its templates, for clients of its first version.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What makes the generation grow.
+/// The changes that increase the generation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counts {
+enum GenerationRule {
     Nothing,
     Spec,
     SpecAndAnnotations,
@@ -32,21 +32,21 @@ enum Counts {
     Content,
 }
 
-fn counts(kind: BuiltIn<'_>) -> Counts {
+fn generation_rule(kind: BuiltIn<'_>) -> GenerationRule {
     match (kind.group, kind.kind) {
-        ("apps", "Deployment") => Counts::SpecAndAnnotations,
+        ("apps", "Deployment") => GenerationRule::SpecAndAnnotations,
         ("", "Pod" | "ReplicationController")
         | ("apps", "ReplicaSet" | "DaemonSet" | "StatefulSet")
         | ("batch", "Job" | "CronJob")
         | ("policy", "PodDisruptionBudget")
         | ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
         | ("apiextensions.k8s.io", "CustomResourceDefinition")
-        | ("storage.k8s.io", "CSIDriver") => Counts::Spec,
+        | ("storage.k8s.io", "CSIDriver") => GenerationRule::Spec,
         ("", "PodTemplate")
         | ("discovery.k8s.io", "EndpointSlice")
         | ("scheduling.k8s.io", "PriorityClass")
-        | ("admissionregistration.k8s.io", _) => Counts::Content,
-        _ => Counts::Nothing,
+        | ("admissionregistration.k8s.io", _) => GenerationRule::Content,
+        _ => GenerationRule::Nothing,
     }
 }
 
@@ -75,9 +75,9 @@ fn has_status(kind: BuiltIn<'_>) -> bool {
     )
 }
 
-/// Resets what the writer of a new object may not set. `now` is the time, as objects write it.
+/// Resets the fields that a client may not set on a new object. `now` is formatted as objects store times.
 pub fn prepare_create(kind: BuiltIn<'_>, object: &mut Value, now: &str) {
-    if counts(kind) != Counts::Nothing && kind.kind != "CSIDriver" {
+    if generation_rule(kind) != GenerationRule::Nothing && kind.kind != "CSIDriver" {
         object["metadata"]["generation"] = 1.into();
     }
     if has_status(kind) && kind.kind != "Node" {
@@ -89,15 +89,15 @@ pub fn prepare_create(kind: BuiltIn<'_>, object: &mut Value, now: &str) {
         ("", "PersistentVolume") => {
             object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
         }
-        ("", "PersistentVolumeClaim") => same_data_source(object),
+        ("", "PersistentVolumeClaim") => mirror_data_source(object),
         ("", "Node") => {
-            remove(&mut object["spec"], "configSource");
+            take_field(&mut object["spec"], "configSource");
         }
         ("batch", "Job") => select_own_pods(object),
         ("apps", "DaemonSet") => {
             object["metadata"]["annotations"][TEMPLATE_GENERATION] = "1".into();
         }
-        ("", "Service") => settle_addresses(&mut object["spec"]),
+        ("", "Service") => fill_headless_addresses(&mut object["spec"]),
         _ => {}
     }
 }
@@ -123,8 +123,8 @@ fn empty_status(kind: BuiltIn<'_>, api_version: &str) -> Value {
 }
 
 fn new_pod(object: &mut Value, now: &str) {
-    let quality = defaults::quality(&object["spec"]);
-    object["status"] = json!({"phase": "Pending", "qosClass": quality});
+    let qos_class = defaults::qos_class(&object["spec"]);
+    object["status"] = json!({"phase": "Pending", "qosClass": qos_class});
     if !items(&object["spec"], "schedulingGates").is_empty() {
         object["status"]["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": now,
@@ -145,8 +145,8 @@ fn new_namespace(object: &mut Value) {
     }
 }
 
-/// The addresses of a service without one of its own.
-fn settle_addresses(spec: &mut Value) {
+/// Fills in the address fields of a headless service.
+fn fill_headless_addresses(spec: &mut Value) {
     if text(spec, "clusterIP") != "None" {
         return;
     }
@@ -162,8 +162,8 @@ fn settle_addresses(spec: &mut Value) {
     }
 }
 
-/// A claim names its source in two fields; either fills the other where it can.
-fn same_data_source(object: &mut Value) {
+/// Mirrors a claim's `dataSource` and `dataSourceRef` where only one of them is set.
+fn mirror_data_source(object: &mut Value) {
     let spec = &mut object["spec"];
     if let Some(source) = given(spec, "dataSource").cloned() {
         fill(spec, "dataSourceRef", source);
@@ -174,7 +174,7 @@ fn same_data_source(object: &mut Value) {
     }
 }
 
-/// A job that does not bring its own selector selects its pods by its uid.
+/// Lets a job without a manual selector select its pods by its uid.
 fn select_own_pods(job: &mut Value) {
     if job["spec"]["manualSelector"] == Value::Bool(true) {
         return;
@@ -205,15 +205,21 @@ fn select_own_pods(job: &mut Value) {
     fill(&mut job["metadata"], "labels", labels);
 }
 
-/// Resets what the writer of this part may not change, and counts the change if it is one.
-pub fn prepare_update(kind: BuiltIn<'_>, part: Part, object: &mut Value, old: &Value, now: &str) {
+/// Resets the fields that a write to this part may not change, and increases the generation if the desired state changed.
+pub fn prepare_update(
+    kind: BuiltIn<'_>,
+    part: WrittenPart,
+    object: &mut Value,
+    old: &Value,
+    now: &str,
+) {
     match part {
-        Part::Main => prepare_main(kind, object, old),
-        Part::Status => prepare_status(kind, object, old, now),
-        Part::Other => {}
+        WrittenPart::Main => prepare_main(kind, object, old),
+        WrittenPart::Status => prepare_status(kind, object, old, now),
+        WrittenPart::Other => {}
     }
     copy(&mut object["metadata"], &old["metadata"], "generation");
-    if part != Part::Status && is_changed(kind, object, old) {
+    if part != WrittenPart::Status && is_changed(kind, object, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         object["metadata"]["generation"] = (generation + 1).into();
     }
@@ -230,7 +236,7 @@ fn prepare_main(kind: BuiltIn<'_>, object: &mut Value, old: &Value) {
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
         }
         ("certificates.k8s.io", "CertificateSigningRequest") => copy(object, old, "spec"),
-        ("", "PersistentVolumeClaim") => same_data_source(object),
+        ("", "PersistentVolumeClaim") => mirror_data_source(object),
         ("", "Service") => keep_addresses(object, old),
         ("apps", "DaemonSet") => count_templates(object, old),
         _ => {}
@@ -245,7 +251,7 @@ fn count_templates(object: &mut Value, old: &Value) {
     object["metadata"]["annotations"][TEMPLATE_GENERATION] = count.to_string().into();
 }
 
-/// A client that does not know the address that a service was given does not take it away.
+/// Keeps the addresses assigned to a service when a client that does not know them omits them.
 fn keep_addresses(object: &mut Value, old: &Value) {
     let (new_spec, old_spec) = (&mut object["spec"], &old["spec"]);
     if text(new_spec, "type") == "ExternalName" || text(old_spec, "type") == "ExternalName" {
@@ -309,13 +315,13 @@ fn prepare_status(kind: BuiltIn<'_>, object: &mut Value, old: &Value, now: &str)
 
 fn is_changed(kind: BuiltIn<'_>, object: &Value, old: &Value) -> bool {
     let differs = |field: &str| object.get(field) != old.get(field);
-    match counts(kind) {
-        Counts::Nothing => false,
-        Counts::Spec => differs("spec") || deletion_starts(kind, object, old),
-        Counts::SpecAndAnnotations => {
+    match generation_rule(kind) {
+        GenerationRule::Nothing => false,
+        GenerationRule::Spec => differs("spec") || deletion_starts(kind, object, old),
+        GenerationRule::SpecAndAnnotations => {
             differs("spec") || object["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
-        Counts::Content => {
+        GenerationRule::Content => {
             let keys = object.as_object().into_iter().chain(old.as_object()).flat_map(|o| o.keys());
             keys.filter(|k| !matches!(k.as_str(), "metadata" | "status" | "kind" | "apiVersion"))
                 .any(|k| differs(k))
@@ -324,7 +330,7 @@ fn is_changed(kind: BuiltIn<'_>, object: &Value, old: &Value) -> bool {
 }
 
 fn deletion_starts(kind: BuiltIn<'_>, object: &Value, old: &Value) -> bool {
-    // A daemon set's deletion counts as a change when it is asked for by a write.
+    // Deleting a daemon set through a write counts as a change.
     kind.kind == "DaemonSet"
         && given(&old["metadata"], "deletionTimestamp").is_none()
         && given(&object["metadata"], "deletionTimestamp").is_some()
@@ -334,7 +340,7 @@ fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => to[field] = value.clone(),
         None => {
-            remove(to, field);
+            take_field(to, field);
         }
     }
 }
@@ -346,7 +352,7 @@ mod tests {
     const DEPLOYMENT: BuiltIn<'_> = BuiltIn { group: "apps", kind: "Deployment" };
 
     #[test]
-    fn a_new_object_starts_without_status_at_generation_one() {
+    fn a_new_object_starts_at_generation_one_without_status() {
         let mut object =
             json!({"metadata": {"generation": 9}, "spec": {}, "status": {"replicas": 4}});
         prepare_create(DEPLOYMENT, &mut object, "");
@@ -354,15 +360,15 @@ mod tests {
     }
 
     #[test]
-    fn a_write_to_one_part_keeps_the_other() {
+    fn a_write_to_one_part_leaves_the_other_unchanged() {
         let old = json!({"metadata": {"generation": 3}, "spec": {"replicas": 1}, "status": {"replicas": 1}});
         let new = json!({"metadata": {}, "spec": {"replicas": 2}, "status": {"replicas": 2}});
         let mut main = new.clone();
-        prepare_update(DEPLOYMENT, Part::Main, &mut main, &old, "");
+        prepare_update(DEPLOYMENT, WrittenPart::Main, &mut main, &old, "");
         let expected = json!({"metadata": {"generation": 4}, "spec": {"replicas": 2}, "status": {"replicas": 1}});
         assert_eq!(main, expected);
         let mut status = new;
-        prepare_update(DEPLOYMENT, Part::Status, &mut status, &old, "");
+        prepare_update(DEPLOYMENT, WrittenPart::Status, &mut status, &old, "");
         let expected = json!({"metadata": {"generation": 3}, "spec": {"replicas": 1}, "status": {"replicas": 2}});
         assert_eq!(status, expected);
     }

@@ -1,6 +1,6 @@
-//! Does an object of a built-in kind make sense?
+//! Validates objects of built-in kinds.
 //!
-//! The rules that users meet, in the words and the order of the real server.
+//! Covers the rules that users run into, with kube-apiserver's wording and order.
 
 mod config;
 mod container;
@@ -19,14 +19,14 @@ mod workload;
 use serde_json::Value;
 
 use super::field::{FieldError, Path};
-use super::{BuiltIn, Part};
+use super::{BuiltIn, WrittenPart};
 pub use meta::{NameRule, validate_meta, validate_meta_update};
 pub(super) use selector::label_selector;
 
-/// What has been found wrong so far.
+/// The errors found so far.
 pub(super) type Errors = Vec<FieldError>;
 
-/// Checks a new object.
+/// Validates a new object.
 pub fn validate_create(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> Errors {
     let mut errors = validate_stored(kind, namespaced, object);
     if (kind.group, kind.kind) == ("", "Pod") {
@@ -35,7 +35,7 @@ pub fn validate_create(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> E
     errors
 }
 
-/// Checks an object by the rules that hold for it ever after.
+/// Validates an object against the rules that also hold after its creation.
 pub fn validate_stored(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> Errors {
     let mut errors = Errors::new();
     validate_meta(
@@ -49,8 +49,13 @@ pub fn validate_stored(kind: BuiltIn<'_>, namespaced: bool, object: &Value) -> E
     errors
 }
 
-/// Checks a changed object against what it was.
-pub fn validate_update(kind: BuiltIn<'_>, part: Part, object: &Value, old: &Value) -> Errors {
+/// Validates a change of an object.
+pub fn validate_update(
+    kind: BuiltIn<'_>,
+    part: WrittenPart,
+    object: &Value,
+    old: &Value,
+) -> Errors {
     let mut errors = Errors::new();
     validate_meta_update(
         &object["metadata"],
@@ -58,13 +63,13 @@ pub fn validate_update(kind: BuiltIn<'_>, part: Part, object: &Value, old: &Valu
         &Path::new("metadata"),
         &mut errors,
     );
-    if part == Part::Main {
+    if part == WrittenPart::Main {
         update::main(kind, object, old, &mut errors);
     }
     errors
 }
 
-/// The rules for what an object holds, whether it is new or changed.
+/// Validates the content of a new or changed object.
 fn content(kind: BuiltIn<'_>, object: &Value, errors: &mut Errors) {
     match (kind.group, kind.kind) {
         ("", "Pod") => pod::pod(object, errors),

@@ -1,6 +1,6 @@
-//! Does a custom resource fit its schema?
+//! Validates a custom resource against its schema.
 //!
-//! The words are those of the validator that the real server uses.
+//! Messages match those of kube-apiserver's validator.
 
 mod scalar;
 
@@ -9,15 +9,15 @@ use std::collections::HashSet;
 
 use serde_json::{Number, Value};
 
-use super::at::At;
+use super::location::Location;
 use crate::builtin::field::{CauseType, FieldError, Path};
-use crate::members::Before;
+use crate::members::OldMembers;
 use crate::schema::{OrBool, Structural};
 
-/// No more mistakes than this are looked for: nobody reads more, and each takes memory.
+/// The most errors that are collected: no client needs more, and each takes memory.
 const MOST_ERRORS: usize = 1000;
 
-/// Checks a whole object; what is as in `old` is not asked about again, as the real server does not. Rules in CEL are not evaluated.
+/// Validates a whole object. Parts that equal `old` are not validated again, as in kube-apiserver. CEL rules are not evaluated.
 pub(super) fn object(
     schema: &Structural,
     has_rules: bool,
@@ -28,8 +28,8 @@ pub(super) fn object(
     if old == Some(document) {
         return errors;
     }
-    walk(schema, document, old, true, &At::Root, &mut errors);
-    lists(schema, document, old, &At::Root, &mut errors);
+    walk(schema, document, old, true, &Location::Root, &mut errors);
+    lists(schema, document, old, &Location::Root, &mut errors);
     if has_rules && !errors.is_empty() {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors \
                       to complete validation";
@@ -38,14 +38,14 @@ pub(super) fn object(
     errors
 }
 
-/// Checks a value that stands somewhere inside an object, such as a default.
+/// Validates a value inside an object, such as a default.
 pub(super) fn place(schema: &Structural, value: &Value, path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, value, None, schema.is_embedded, &At::Start(path), &mut errors);
+    walk(schema, value, None, schema.is_embedded, &Location::Start(path), &mut errors);
     errors
 }
 
-/// A mistake that the validator does not tie to a field.
+/// Returns an error that the validator does not attribute to a field.
 fn unplaced(detail: String) -> FieldError {
     Path::new("<nil>").invalid_text("", detail)
 }
@@ -55,7 +55,7 @@ fn walk(
     value: &Value,
     old: Option<&Value>,
     is_object_root: bool,
-    path: &At<'_>,
+    path: &Location<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let is_allowed_null = value.is_null() && (schema.nullable || schema.kind.is_empty());
@@ -99,37 +99,41 @@ fn has_type(schema: &Structural, value: &Value) -> bool {
     }
 }
 
+/// Whether a number is an integer. One beyond 64 bits with a sign is a float for kube-apiserver.
 fn is_whole(value: &Value) -> bool {
-    value.as_number().is_some_and(|n| !n.is_f64() || n.as_f64().is_some_and(|f| f.fract() == 0.0))
+    let is_whole_float = |f: f64| f.fract() == 0.0;
+    value
+        .as_number()
+        .is_some_and(|n| n.is_i64() || (n.is_f64() && n.as_f64().is_some_and(is_whole_float)))
 }
 
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(n) if n.is_f64() => "number",
-        Value::Number(_) => "integer",
+        Value::Number(n) if n.is_i64() => "integer",
+        Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
 }
 
-fn combined(schema: &Structural, value: &Value, path: &At<'_>, errors: &mut Vec<FieldError>) {
-    let faults = |schema: &Structural| {
-        let mut faults = Vec::new();
-        walk(schema, value, None, false, path, &mut faults);
-        faults
+fn combined(schema: &Structural, value: &Value, path: &Location<'_>, errors: &mut Vec<FieldError>) {
+    let violations = |schema: &Structural| {
+        let mut violations = Vec::new();
+        walk(schema, value, None, false, path, &mut violations);
+        violations
     };
     if !schema.any_of.is_empty() {
-        let found: Vec<_> = schema.any_of.iter().map(faults).collect();
+        let found: Vec<_> = schema.any_of.iter().map(violations).collect();
         if found.iter().all(|f| !f.is_empty()) {
             errors.push(unplaced(format!("\"{path}\" must validate at least one schema (anyOf)")));
             errors.extend(found.into_iter().next().unwrap_or_default());
         }
     }
     if !schema.one_of.is_empty() {
-        let found: Vec<_> = schema.one_of.iter().map(faults).collect();
+        let found: Vec<_> = schema.one_of.iter().map(violations).collect();
         let valid = found.iter().filter(|f| f.is_empty()).count();
         let start = || format!("\"{path}\" must validate one and only one schema (oneOf).");
         if valid == 0 {
@@ -140,9 +144,9 @@ fn combined(schema: &Structural, value: &Value, path: &At<'_>, errors: &mut Vec<
         }
     }
     for part in &schema.all_of {
-        errors.extend(faults(part));
+        errors.extend(violations(part));
     }
-    if schema.not.as_ref().is_some_and(|not| faults(not).is_empty()) {
+    if schema.not.as_ref().is_some_and(|not| violations(not).is_empty()) {
         errors.push(unplaced(format!("\"{path}\" must not validate the schema (not)")));
     }
 }
@@ -152,7 +156,7 @@ fn properties(
     map: &serde_json::Map<String, Value>,
     old: Option<&Value>,
     is_object_root: bool,
-    path: &At<'_>,
+    path: &Location<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let count = i64::try_from(map.len()).unwrap_or(i64::MAX);
@@ -173,7 +177,7 @@ fn properties(
             }
         }
     }
-    let mut before = Before::of(old);
+    let mut before = OldMembers::new(old);
     for (name, child) in map {
         let was = before.get(name);
         if (is_object_root && name == "metadata") || was == Some(child) {
@@ -182,7 +186,7 @@ fn properties(
         let inner = schema.member(name);
         match inner {
             Some(inner) => {
-                walk(inner, child, was, inner.is_embedded, &At::Field(path, name), errors);
+                walk(inner, child, was, inner.is_embedded, &Location::Field(path, name), errors);
             }
             None if matches!(schema.additional_properties, Some(OrBool::Bool(false))) => {
                 errors.push(path.path().child(name).forbidden("is not allowed"));
@@ -192,7 +196,7 @@ fn properties(
     }
 }
 
-fn items(schema: &Structural, list: &[Value], path: &At<'_>, errors: &mut Vec<FieldError>) {
+fn items(schema: &Structural, list: &[Value], path: &Location<'_>, errors: &mut Vec<FieldError>) {
     let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
     if let Some(least) = schema.min_items.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} items");
@@ -201,50 +205,50 @@ fn items(schema: &Structural, list: &[Value], path: &At<'_>, errors: &mut Vec<Fi
     if let Some(most) = schema.max_items.filter(|most| count > *most) {
         errors.push(path.path().too_many(list.len(), usize::try_from(most).unwrap_or_default()));
     }
-    let mut seen = HashSet::new();
-    if schema.unique_items && !list.iter().all(|item| seen.insert(item)) {
+    let mut found = HashSet::new();
+    if schema.unique_items && !list.iter().all(|item| found.insert(item)) {
         errors.push(unplaced(format!("{path} in body shouldn't contain duplicates")));
     }
     if let Some(inner) = &schema.items {
         for (index, child) in list.iter().enumerate() {
-            walk(inner, child, None, inner.is_embedded, &At::Item(path, index), errors);
+            walk(inner, child, None, inner.is_embedded, &Location::Item(path, index), errors);
         }
     }
 }
 
-/// Refuses items that are the same where each has to have an identity of its own.
+/// Rejects duplicate items in lists whose items need an identity.
 fn lists(
     schema: &Structural,
     value: &Value,
     old: Option<&Value>,
-    path: &At<'_>,
+    path: &Location<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     match value {
         Value::Object(map) => {
-            let mut before = Before::of(old);
+            let mut before = OldMembers::new(old);
             for (name, child) in map {
                 let was = before.get(name);
                 if was == Some(child) {
                     continue;
                 }
                 if let Some(inner) = schema.member(name) {
-                    lists(inner, child, was, &At::Field(path, name), errors);
+                    lists(inner, child, was, &Location::Field(path, name), errors);
                 }
             }
         }
         Value::Array(list) => {
-            let mut seen = HashSet::new();
+            let mut found = HashSet::new();
             for (index, item) in list.iter().enumerate() {
                 let Some(key) = identity(schema, item) else { break };
-                if errors.len() < MOST_ERRORS && seen.contains(&key) {
-                    errors.push(At::Item(path, index).path().duplicate(&key));
+                if errors.len() < MOST_ERRORS && found.contains(&key) {
+                    errors.push(Location::Item(path, index).path().duplicate(&key));
                 }
-                seen.insert(key);
+                found.insert(key);
             }
             if let Some(inner) = &schema.items {
                 for (index, child) in list.iter().enumerate() {
-                    lists(inner, child, None, &At::Item(path, index), errors);
+                    lists(inner, child, None, &Location::Item(path, index), errors);
                 }
             }
         }
@@ -252,7 +256,7 @@ fn lists(
     }
 }
 
-/// Returns what tells an item of a list from the others; `None` where the list does not ask for that.
+/// Returns the value that identifies an item of a list; `None` for lists without identity.
 fn identity<'v>(schema: &Structural, item: &'v Value) -> Option<Cow<'v, Value>> {
     match schema.list_type.as_deref() {
         Some("set") => Some(Cow::Borrowed(item)),
@@ -265,7 +269,7 @@ fn identity<'v>(schema: &Structural, item: &'v Value) -> Option<Cow<'v, Value>> 
     }
 }
 
-/// Writes a bound as Go's `%v` does.
+/// Formats a bound as Go's `%v` does.
 fn shown(number: &Number) -> String {
     match number.as_f64() {
         Some(f) if f.fract() == 0.0 && f.abs() < 1e15 => format!("{f:.0}"),

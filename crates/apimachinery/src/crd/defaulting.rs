@@ -1,15 +1,15 @@
-//! What does a schema say where a writer said nothing?
+//! Fills in the defaults of a custom resource's schema.
 
 use serde_json::Value;
 
-use crate::members::Before;
+use crate::members::OldMembers;
 use crate::schema::Structural;
 
-/// Fills in defaults, and drops nulls where the schema does not allow them. What is as in `old` has been through this.
+/// Fills in defaults, and drops nulls where the schema does not allow them. Parts that equal `old` are already defaulted.
 pub(super) fn apply(schema: &Structural, value: &mut Value, old: Option<&Value>) {
     match value {
         Value::Object(map) => {
-            let mut before = Before::of(old);
+            let mut before = OldMembers::new(old);
             let mut nulls = Vec::new();
             for (name, child) in map.iter_mut() {
                 let was = before.get(name);
@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn defaults_fill_what_is_absent_or_wrongly_null() {
+    fn defaults_replace_absent_and_disallowed_null_values() {
         let schema = Structural::read(&json!({"type": "object", "properties": {
             "a": {"type": "string", "default": "x"}, "b": {"type": "string", "nullable": true, "default": "y"},
             "c": {"type": "object", "default": {}, "properties": {"d": {"type": "integer", "default": 5}}}}}))

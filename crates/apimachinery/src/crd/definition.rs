@@ -1,4 +1,4 @@
-//! Is a CustomResourceDefinition itself right?
+//! Defaults and validates CustomResourceDefinitions.
 
 mod schema;
 
@@ -18,7 +18,7 @@ fn versions(crd: &Value) -> &[Value] {
     crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Fills in what a writer left out.
+/// Fills in omitted fields.
 pub fn default(crd: &mut Value) {
     let names = &mut crd["spec"]["names"];
     let kind = text(names, "kind").to_owned();
@@ -37,22 +37,22 @@ pub fn default(crd: &mut Value) {
     {
         service["clientConfig"]["service"]["port"] = 443.into();
     } else if service.is_null() {
-        crate::builtin::forget(&mut crd["spec"]["conversion"], "webhook");
+        crate::builtin::remove_field(&mut crd["spec"]["conversion"], "webhook");
     }
 }
 
-/// The version that objects are stored in.
+/// Returns the version that objects are stored in.
 fn storage_version(crd: &Value) -> Option<&str> {
     versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name"))
 }
 
-/// Starts the status of a new definition.
+/// Initializes the status of a new definition.
 pub fn prepare_create(crd: &mut Value) {
     let stored: Vec<&str> = storage_version(crd).into_iter().collect();
     crd["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
 }
 
-/// Notes a new storage version in the status.
+/// Records a new storage version in the status.
 pub fn prepare_update(crd: &mut Value) {
     let Some(version) = storage_version(crd).map(str::to_owned) else { return };
     if !crd["status"]["storedVersions"].is_array() {
@@ -65,7 +65,7 @@ pub fn prepare_update(crd: &mut Value) {
     }
 }
 
-/// What a writer should know although the definition is good.
+/// Returns warnings about a valid definition.
 pub fn warnings(crd: &Value) -> Vec<String> {
     let has_rules = |v: &Value| {
         Structural::read(&v["schema"]["openAPIV3Schema"]).is_ok_and(|schema| schema.has_rules())
@@ -77,7 +77,7 @@ pub fn warnings(crd: &Value) -> Vec<String> {
     Vec::new()
 }
 
-/// Checks a definition; `old` is what it was.
+/// Validates a definition; `old` is its previous version.
 pub fn validate(crd: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let (spec, path) = (&crd["spec"], Path::new("spec"));
@@ -114,9 +114,9 @@ fn check_group(crd: &Value, group: &str, path: &Path, errors: &mut Errors) {
     if group.is_empty() {
         return errors.push(path.required(""));
     }
-    let faults = names::subdomain(group);
-    if !faults.is_empty() {
-        errors.push(path.invalid_text(group, faults.join(",")));
+    let violations = names::subdomain(group);
+    if !violations.is_empty() {
+        errors.push(path.invalid_text(group, violations.join(",")));
     } else if !group.contains('.') {
         errors.push(path.invalid_text(group, "should be a domain with at least one dot"));
     }
@@ -138,9 +138,9 @@ fn check_versions(crd: &Value, path: &Path, errors: &mut Errors) {
     let mut is_unique = true;
     for (index, version) in all.iter().enumerate() {
         let name = text(version, "name");
-        let faults = names::label_1035(name);
-        if !faults.is_empty() {
-            errors.push(path.index(index).child("name").invalid_text(name, faults.join(",")));
+        let violations = names::label_1035(name);
+        if !violations.is_empty() {
+            errors.push(path.index(index).child("name").invalid_text(name, violations.join(",")));
         }
         is_unique &= !taken.contains(&name);
         taken.push(name);
@@ -227,22 +227,23 @@ fn check_names(given: &Value, path: &Path, errors: &mut Errors) {
     }
     for (field, note) in [("plural", ""), ("singular", ""), ("kind", MIXED), ("listKind", MIXED)] {
         let value = text(given, field);
-        let faults = names::label_1035(&if note.is_empty() {
+        let violations = names::label_1035(&if note.is_empty() {
             value.to_owned()
         } else {
             value.to_lowercase()
         });
-        if !value.is_empty() && !faults.is_empty() {
-            errors
-                .push(path.child(field).invalid_text(value, format!("{note}{}", faults.join(","))));
+        if !value.is_empty() && !violations.is_empty() {
+            errors.push(
+                path.child(field).invalid_text(value, format!("{note}{}", violations.join(","))),
+            );
         }
     }
     for list in ["shortNames", "categories"] {
         for (index, name) in given[list].as_array().into_iter().flatten().enumerate() {
             let name = name.as_str().unwrap_or_default();
-            let faults = names::label_1035(name);
-            if !faults.is_empty() {
-                errors.push(path.child(list).index(index).invalid_text(name, faults.join(",")));
+            let violations = names::label_1035(name);
+            if !violations.is_empty() {
+                errors.push(path.child(list).index(index).invalid_text(name, violations.join(",")));
             }
         }
     }

@@ -1,21 +1,21 @@
-//! Which fields does a schema not know?
+//! Prunes fields that a schema does not declare.
 
 use serde_json::Value;
 
-use super::at::At;
+use super::location::Location;
 use super::metadata;
-use crate::members::Before;
+use crate::members::OldMembers;
 use crate::schema::Structural;
-use crate::schema::decode::{Error, Notes};
+use crate::schema::decode::{Error, StrictErrors};
 
-/// Drops the fields that a schema does not know, and lists them as strict decoding does. What is as in `old` has been through this.
+/// Drops undeclared fields, and lists them as strict decoding does. Parts that equal `old` are already pruned.
 pub(super) fn prune(
     schema: &Structural,
     document: &mut Value,
     old: Option<&Value>,
 ) -> Result<Vec<String>, Error> {
-    let mut unknown = Notes::default();
-    walk(schema, document, old, true, At::Root, &mut unknown)?;
+    let mut unknown = StrictErrors::default();
+    walk(schema, document, old, true, Location::Root, &mut unknown)?;
     Ok(unknown.into_vec())
 }
 
@@ -24,26 +24,26 @@ fn walk(
     value: &mut Value,
     old: Option<&Value>,
     is_object_root: bool,
-    at: At<'_>,
-    unknown: &mut Notes,
+    at: Location<'_>,
+    unknown: &mut StrictErrors,
 ) -> Result<(), Error> {
     match value {
         Value::Object(map) => {
             let free = schema.preserves_unknown || schema.keeps_all();
             let mut dropped = Vec::new();
-            let mut before = Before::of(old);
+            let mut before = OldMembers::new(old);
             for (key, child) in map.iter_mut() {
                 let was = before.get(key);
                 if was == Some(child) {
                     continue;
                 }
-                let step = At::Field(&at, key);
+                let step = Location::Field(&at, key);
                 if is_object_root && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
-                    let is_embedded = !matches!(at, At::Root);
+                    let is_embedded = !matches!(at, Location::Root);
                     if key == "metadata" && is_embedded && child.is_object() {
-                        let settled = metadata(child, &step.to_string())?;
-                        unknown.extend(settled.strict);
-                        *child = settled.value;
+                        let decoded = metadata(child, &step.to_string())?;
+                        unknown.extend(decoded.strict);
+                        *child = decoded.value;
                     }
                     continue;
                 }
@@ -65,7 +65,7 @@ fn walk(
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (index, child) in list.iter_mut().enumerate() {
-                    let step = At::Item(&at, index);
+                    let step = Location::Item(&at, index);
                     walk(items, child, None, items.is_embedded, step, unknown)?;
                 }
             }
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn unknown_fields_go_unless_the_schema_keeps_them() {
+    fn unknown_fields_are_pruned_unless_the_schema_preserves_them() {
         let schema = Structural::read(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "a": {"type": "string"}, "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
             "list": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}}}}}))

@@ -1,11 +1,13 @@
-//! Which resources does a CustomResourceDefinition serve?
+//! Lists the resources that a CustomResourceDefinition serves.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Custom, Scale};
-use crate::resource::{Origin, Resource, STORED, Subresource, opening, qualified};
+use super::{CustomVersion, Scale};
+use crate::resource::{
+    Origin, Resource, STORED_VERBS, Subresource, WriteRules, json_prefix, qualified,
+};
 use crate::schema::Structural;
 use crate::table::{Columns, PrinterColumn};
 
@@ -17,7 +19,7 @@ fn words(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|w| w.as_str().map(str::to_owned)).collect()
 }
 
-/// Makes the resources that a definition serves.
+/// Builds the resources that a definition serves.
 pub fn resources(crd: &Value) -> Vec<Resource> {
     let spec = &crd["spec"];
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -30,7 +32,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
     let (plural, kind) = (text(names, "plural"), text(names, "kind"));
     let api_version = format!("{group}/{}", text(version, "name"));
     let mut custom = custom(version, &api_version, kind);
-    // Objects that were written since the first definition have the defaults of theirs.
+    // Objects written since the first version of the definition already have its defaults.
     custom.fills_stored &= crd["metadata"]["generation"].as_i64() > Some(1);
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {
@@ -50,7 +52,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         short_names: words(&names["shortNames"]),
         categories: words(&names["categories"]),
         namespaced: text(spec, "scope") == "Namespaced",
-        verbs: STORED,
+        verbs: STORED_VERBS,
         subresources,
         storage: Arc::from(qualified(plural, group)),
         origin: Origin::Custom,
@@ -59,12 +61,15 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         selectable: fields
             .map(|f| text(f, "jsonPath").trim_start_matches('.').to_owned())
             .collect(),
-        opening: opening(&api_version, kind),
+        json_prefix: json_prefix(&api_version, kind),
+        rules: WriteRules::CUSTOM,
+        action: None,
+        deprecation: None,
         custom: Some(Arc::new(custom)),
     }
 }
 
-fn custom(version: &Value, api_version: &str, kind: &str) -> Custom {
+fn custom(version: &Value, api_version: &str, kind: &str) -> CustomVersion {
     let document = version["schema"]["openAPIV3Schema"].clone();
     let schema = Structural::read(&document).ok();
     let scale = version["subresources"].get("scale").filter(|s| s.is_object()).map(|scale| Scale {
@@ -79,5 +84,5 @@ fn custom(version: &Value, api_version: &str, kind: &str) -> Custom {
         });
     let fills_stored = schema.as_ref().is_some_and(Structural::has_defaults);
     let has_rules = schema.as_ref().is_some_and(Structural::has_rules);
-    Custom { schema, document, has_rules, fills_stored, deprecation, scale }
+    CustomVersion { schema, document, has_rules, fills_stored, deprecation, scale }
 }

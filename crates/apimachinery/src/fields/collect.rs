@@ -1,7 +1,7 @@
-//! Which fields does an object set?
+//! Collects the fields that an object sets.
 
 use super::element;
-use super::set::{Node, Set};
+use super::set::{Set, SetNode};
 use super::typing::{Atom, atom, entry};
 use crate::schema::Shape;
 use serde_json::Value;
@@ -11,9 +11,9 @@ pub fn collect(object: &Value, shape: Option<Shape<'_>>) -> Set {
     node(object, shape).children
 }
 
-fn node(value: &Value, shape: Option<Shape<'_>>) -> Node {
+fn node(value: &Value, shape: Option<Shape<'_>>) -> SetNode {
     match (atom(shape, Some(value)), value) {
-        (Atom::Leaf, _) => Node { is_member: true, children: Set::default() },
+        (Atom::Leaf, _) => SetNode { is_member: true, children: Set::default() },
         (Atom::Map(shape), Value::Object(members)) => {
             let mut children = Set::default();
             for (name, member) in members {
@@ -23,27 +23,27 @@ fn node(value: &Value, shape: Option<Shape<'_>>) -> Node {
                 node.is_member |= is_empty || !is_declared;
                 children.put(element::field(name), node);
             }
-            Node { is_member: false, children }
+            SetNode { is_member: false, children }
         }
         (Atom::List(list), Value::Array(items)) => {
             let mut children = Set::default();
             for item in items {
                 let Ok(element) = element::item(list, item) else { continue };
-                // Items that share their keys cannot be told apart: they are owned as one.
+                // Items with equal keys cannot be distinguished, so they are owned as one.
                 let mut below = match children.node(&element) {
-                    Some(_) => Node::default(),
+                    Some(_) => SetNode::default(),
                     None => node(item, list.items()),
                 };
                 below.is_member = true;
                 children.put(element, below);
             }
-            Node { is_member: false, children }
+            SetNode { is_member: false, children }
         }
-        (Atom::Map(_) | Atom::List(_), _) => Node::default(),
+        (Atom::Map(_) | Atom::List(_), _) => SetNode::default(),
     }
 }
 
-/// Makes members of all declared fields on the way to a member, since removing the last of a struct removes it.
+/// Adds all declared fields on the path to each member, since removing the last field of a struct removes the struct.
 pub fn with_named_fields(set: &Set, shape: Option<Shape<'_>>) -> Set {
     let mut named = Set::default();
     for (element, node) in set.nodes() {
@@ -54,7 +54,7 @@ pub fn with_named_fields(set: &Set, shape: Option<Shape<'_>>) -> Set {
         let is_member = node.is_member || (is_declared && !node.children.is_empty());
         named.put(
             element.into(),
-            Node { is_member, children: with_named_fields(&node.children, below) },
+            SetNode { is_member, children: with_named_fields(&node.children, below) },
         );
     }
     named
@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_applied_pod_owns_what_it_names() {
+    fn an_applied_pod_owns_the_fields_it_sets() {
         let pod = json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x/y"]}, "spec": {
             "nodeSelector": {"k": "v"},
             "containers": [{"name": "a", "image": "i", "args": ["1"], "resources": {}, "ports": [{"containerPort": 80}]}]}});

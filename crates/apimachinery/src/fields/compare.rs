@@ -1,7 +1,7 @@
-//! Which fields differ between two objects?
+//! Compares two objects field by field.
 
 use super::element;
-use super::set::{Node, Set};
+use super::set::{Set, SetNode};
 use super::typing::{Atom, atom, atoms, entry};
 use crate::members;
 use crate::schema::Shape;
@@ -17,11 +17,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Drops what starts with one of the given paths.
+    /// Drops paths that start with one of the given paths.
     pub fn ignore(&mut self, ignored: &Set) {
-        self.removed.subtract_all_of(ignored);
-        self.modified.subtract_all_of(ignored);
-        self.added.subtract_all_of(ignored);
+        self.removed.remove_subtrees(ignored);
+        self.modified.remove_subtrees(ignored);
+        self.added.remove_subtrees(ignored);
     }
 }
 
@@ -37,13 +37,13 @@ pub fn compare(old: &Value, new: &Value, shape: Option<Shape<'_>>) -> Comparison
 
 #[derive(Default)]
 struct Difference {
-    removed: Node,
-    modified: Node,
-    added: Node,
+    removed: SetNode,
+    modified: SetNode,
+    added: SetNode,
 }
 
 impl Difference {
-    /// Puts what differs below an element in place; where nothing does, its name is not even made.
+    /// Inserts the differences below an element; the element is not even formatted when there are none.
     fn put(&mut self, element: impl Fn() -> Box<str>, below: Self) {
         let parts = [
             (&mut self.removed, below.removed),
@@ -57,14 +57,14 @@ impl Difference {
 }
 
 fn differ(old: Option<&Value>, new: Option<&Value>, shape: Option<Shape<'_>>) -> Difference {
-    // Most of an object stays as it is, and seeing that is cheaper than taking it apart.
+    // Most of an object is unchanged, and an equality check is cheaper than a walk.
     if old == new { Difference::default() } else { differences(old, new, shape) }
 }
 
 fn differences(old: Option<&Value>, new: Option<&Value>, shape: Option<Shape<'_>>) -> Difference {
     let (kind, are_alike) = atoms(shape, old, new);
     let mut difference = differ_as(kind, old, new);
-    // A place whose type is open may change from a value to a map or back: then it differs as both.
+    // A value of unknown type may change from a scalar to a map or back: then it differs as both.
     if !are_alike {
         let other = differ_as(atom(shape, old), old, new);
         difference.removed.is_member |= other.removed.is_member;
@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_difference_is_named_once_and_where_it_is() {
+    fn each_difference_is_listed_once_at_its_path() {
         let old = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"containers": [
             {"name": "x", "image": "1"}, {"name": "y", "args": ["1"]}]}});
         let new = json!({"metadata": {"labels": {"a": "9", "c": "3"}}, "spec": {"containers": [

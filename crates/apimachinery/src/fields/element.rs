@@ -1,10 +1,10 @@
-//! By what is an item of a list known, and how is a path written for people?
+//! Path elements of field sets: how list items are identified, and how paths are displayed.
 
 use crate::quote::quote;
 use crate::schema::{ListType, Shape};
 use serde_json::{Map, Value};
 
-/// Names the path element of a map's entry.
+/// Returns the path element of a map's entry.
 pub fn field(name: &str) -> Box<str> {
     let mut element = String::with_capacity(name.len() + 2);
     element.push_str("f:");
@@ -12,7 +12,7 @@ pub fn field(name: &str) -> Box<str> {
     element.into()
 }
 
-/// Names the path element of a list's item, or says why it has none.
+/// Returns the path element of a list's item, or the reason why it has none.
 pub fn item(list: Shape<'_>, item: &Value) -> Result<Box<str>, String> {
     if list.list_type() == ListType::Set {
         return match item {
@@ -49,10 +49,10 @@ pub fn item(list: Shape<'_>, item: &Value) -> Result<Box<str>, String> {
     Ok(format!("k:{}", Value::Object(keys)).into())
 }
 
-/// How much of a path is written.
+/// The longest path that is displayed.
 const LONGEST: usize = 4096;
 
-/// Writes a path for people, as in `.spec.containers[name="a"].image`; one that is very long is cut off.
+/// Formats a path for display, as in `.spec.containers[name="a"].image`; a very long one is truncated.
 pub fn display(path: &[&str]) -> String {
     let mut shown = String::new();
     for element in path {
@@ -66,7 +66,7 @@ pub fn display(path: &[&str]) -> String {
     shown
 }
 
-/// Writes one path element for people.
+/// Formats one path element for display.
 pub fn display_element(element: &str) -> String {
     match element.split_at(2.min(element.len())) {
         ("f:", name) => format!(".{name}"),
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn items_are_known_by_their_keys_and_defaults() {
+    fn items_are_identified_by_keys_and_their_defaults() {
         let pod = Types::builtin().kind("", "v1", "Pod").unwrap();
         let containers = pod.field("spec").unwrap().field("containers").unwrap();
         let ports = containers.items().unwrap().field("ports").unwrap();

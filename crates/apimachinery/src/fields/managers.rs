@@ -1,7 +1,7 @@
-//! Who are the managers of an object, and how are they written down?
+//! The managers of an object's fields, and their serialization.
 
 use super::Set;
-use super::known::Fields;
+use super::set_cache::OwnedFields;
 use crate::quote::quote;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How many managers may own fields by updates before the oldest are thrown together.
+/// The number of managers with operation `Update` above which the oldest are merged.
 const MOST_UPDATERS: usize = 10;
 
-/// By which operation a manager owns its fields.
+/// The operation through which a manager owns its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum Operation {
     /// Server-side apply.
@@ -22,20 +22,20 @@ pub enum Operation {
     Update,
 }
 
-/// What tells one manager from another.
+/// Identifies a manager.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    /// The name the writer goes by.
+pub struct ManagerId {
+    /// The name of the field manager.
     pub manager: String,
-    /// How it owns.
+    /// The operation.
     pub operation: Operation,
-    /// The version it wrote in; empty for [`Operation::Apply`], which may change version.
+    /// The version it wrote in; empty for [`Operation::Apply`], which may change its version.
     pub api_version: String,
-    /// The subresource it wrote through; empty for the object itself.
+    /// The subresource it wrote through; empty for the main resource.
     pub subresource: String,
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for ManagerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&quote(&self.manager))?;
         if !self.subresource.is_empty() {
@@ -48,19 +48,19 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a manager owns.
+/// The fields that a manager owns.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ManagerEntry {
     pub api_version: String,
-    /// As it was read, since a time that is not touched is written back as it was.
+    /// As parsed, so that an unchanged time is written back unchanged.
     pub time: Option<String>,
-    pub set: Fields,
+    pub set: OwnedFields,
 }
 
-/// A manager and what it owns, as objects have it.
+/// An entry of `metadata.managedFields`.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written<F> {
+struct ManagedFieldsEntry<F> {
     #[serde(skip_serializing_if = "String::is_empty")]
     api_version: String,
     fields_type: String,
@@ -77,32 +77,37 @@ struct Written<F> {
 /// The managers of one object.
 #[derive(Clone, Debug, Default)]
 pub struct Managers {
-    entries: BTreeMap<Owner, Entry>,
+    entries: BTreeMap<ManagerId, ManagerEntry>,
 }
 
 impl Managers {
-    /// Reads an object's managers; `None` when what it says cannot be read.
+    /// Parses an object's managers; `None` when they are malformed.
     pub fn decode(object: &Value) -> Option<Self> {
         match &object["metadata"]["managedFields"] {
             Value::Null => Some(Self::default()),
-            // As `Parts` leaves it.
-            Value::String(text) => {
-                let written: Vec<Written<Option<&RawValue>>> = serde_json::from_str(text).ok()?;
-                Self::of(written, |text| match text {
-                    Some(text) => Fields::read(text).ok(),
-                    None => Some(Fields::default()),
-                })
-            }
             written => {
-                let written = Vec::<Written<Set>>::deserialize(written).ok()?;
-                Self::of(written, |set| Some(set.into()))
+                let written = Vec::<ManagedFieldsEntry<Set>>::deserialize(written).ok()?;
+                Self::from_entries(written, |set| Some(set.into()))
             }
         }
     }
 
-    fn of<F>(written: Vec<Written<F>>, read: impl Fn(F) -> Option<Fields>) -> Option<Self> {
+    /// Parses managers from the JSON of `managedFields`; `None` when it is malformed.
+    pub fn decode_json(json: &[u8]) -> Option<Self> {
+        let written: Vec<ManagedFieldsEntry<Option<&RawValue>>> =
+            serde_json::from_slice(json).ok()?;
+        Self::from_entries(written, |text| match text {
+            Some(text) => OwnedFields::read(text).ok(),
+            None => Some(OwnedFields::default()),
+        })
+    }
+
+    fn from_entries<F>(
+        written: Vec<ManagedFieldsEntry<F>>,
+        read: impl Fn(F) -> Option<OwnedFields>,
+    ) -> Option<Self> {
         let mut entries = BTreeMap::new();
-        for Written {
+        for ManagedFieldsEntry {
             api_version,
             fields_type,
             fields_v1,
@@ -120,14 +125,14 @@ impl Managers {
                 Operation::Apply => String::new(),
                 Operation::Update => api_version.clone(),
             };
-            let owner = Owner { manager, operation, api_version: of_owner, subresource };
-            entries.insert(owner, Entry { api_version, time, set: read(fields_v1)? });
+            let owner = ManagerId { manager, operation, api_version: of_owner, subresource };
+            entries.insert(owner, ManagerEntry { api_version, time, set: read(fields_v1)? });
         }
         Some(Self { entries })
     }
 
-    /// Reads the managers a write starts from: those the request sends, none if it resets them, or the live ones.
-    pub fn from_request(live: Option<&Value>, new: &Value) -> Self {
+    /// Returns the managers that a write starts from: those in the request, none if it resets them, or the live ones.
+    pub fn from_request(live: Self, new: &Value) -> Self {
         if let Some(sent) = new["metadata"]["managedFields"].as_array() {
             let is_blank = |entry: &Value| entry.as_object().is_some_and(Map::is_empty);
             if sent.is_empty() || (sent.len() == 1 && is_blank(&sent[0])) {
@@ -137,63 +142,64 @@ impl Managers {
                 return managers;
             }
         }
-        live.and_then(Self::decode).unwrap_or_default()
+        live
     }
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&Owner, &Entry)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ManagerId, &ManagerEntry)> {
         self.entries.iter()
     }
 
-    pub fn get(&self, owner: &Owner) -> Option<&Entry> {
+    pub fn get(&self, owner: &ManagerId) -> Option<&ManagerEntry> {
         self.entries.get(owner)
     }
 
-    pub fn insert(&mut self, owner: Owner, entry: Entry) -> Option<Entry> {
+    pub fn insert(&mut self, owner: ManagerId, entry: ManagerEntry) -> Option<ManagerEntry> {
         self.entries.insert(owner, entry)
     }
 
-    pub fn touch(&mut self, owner: &Owner, now: Timestamp) {
+    pub fn touch(&mut self, owner: &ManagerId, now: Timestamp) {
         self.set_time(owner, Some(second(now)));
     }
 
-    pub fn set_time(&mut self, owner: &Owner, time: Option<String>) {
+    pub fn set_time(&mut self, owner: &ManagerId, time: Option<String>) {
         if let Some(entry) = self.entries.get_mut(owner) {
             entry.time = time;
         }
     }
 
-    pub fn retain(&mut self, mut keep: impl FnMut(&Owner, &mut Entry) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&ManagerId, &mut ManagerEntry) -> bool) {
         self.entries.retain(|owner, entry| keep(owner, entry));
     }
 
-    /// Adds fields to a manager, at a time.
-    pub fn add(&mut self, owner: Owner, fields: Set, api_version: &str, now: Timestamp) {
-        let entry = self.entries.entry(owner).or_insert_with(|| Entry {
+    /// Adds fields to a manager and sets its time.
+    pub fn add(&mut self, owner: ManagerId, fields: Set, api_version: &str, now: Timestamp) {
+        let entry = self.entries.entry(owner).or_insert_with(|| ManagerEntry {
             api_version: api_version.to_owned(),
             time: None,
-            set: Fields::default(),
+            set: OwnedFields::default(),
         });
         entry.set.add(&fields);
         entry.time = Some(second(now));
     }
 
-    /// Throws the oldest updaters of each version together when there are too many.
+    /// Merges the oldest updaters of each version when there are too many.
     pub fn cap(&mut self) {
-        let is_updater = |(owner, _): &(&Owner, &Entry)| owner.operation == Operation::Update;
+        let is_updater =
+            |(owner, _): &(&ManagerId, &ManagerEntry)| owner.operation == Operation::Update;
         let updaters = self.entries.iter().filter(is_updater);
         let mut count = updaters.clone().count();
         if count <= MOST_UPDATERS {
             return;
         }
-        let mut updaters: Vec<(i64, Owner)> = updaters
+        let mut updaters: Vec<(i64, ManagerId)> = updaters
             .map(|(owner, entry)| (seconds(entry.time.as_deref()), owner.clone()))
             .collect();
         updaters.sort();
-        let mut first: BTreeMap<String, Owner> = BTreeMap::new();
+        let mut first: BTreeMap<String, ManagerId> = BTreeMap::new();
         for (_, owner) in updaters {
             if count <= MOST_UPDATERS {
                 return;
@@ -203,7 +209,7 @@ impl Managers {
                 first.insert(version, owner);
                 continue;
             };
-            let bucket = Owner {
+            let bucket = ManagerId {
                 manager: "ancient-changes".into(),
                 operation: Operation::Update,
                 api_version: version,
@@ -224,12 +230,23 @@ impl Managers {
         }
     }
 
-    /// Writes the managers into an object, in the order the real server has them; as text where `live` has them as such.
-    pub fn encode(self, object: &mut Value, live: Option<&Value>) {
+    /// Writes the managers into an object, in kube-apiserver's order.
+    pub fn encode(self, object: &mut Value) {
         if self.entries.is_empty() {
             return clear(object);
         }
-        let mut entries: Vec<(i64, Owner, Entry)> = self
+        let managers = serde_json::to_value(self.into_entries());
+        object["metadata"]["managedFields"] = managers.expect(WRITABLE);
+    }
+
+    /// Returns the managers as the JSON of `managedFields`; `None` if there are none.
+    pub fn encode_json(self) -> Option<String> {
+        let is_some = !self.entries.is_empty();
+        is_some.then(|| serde_json::to_string(&self.into_entries()).expect(WRITABLE))
+    }
+
+    fn into_entries(self) -> Vec<ManagedFieldsEntry<OwnedFields>> {
+        let mut entries: Vec<(i64, ManagerId, ManagerEntry)> = self
             .entries
             .into_iter()
             .map(|(owner, entry)| (seconds(entry.time.as_deref()), owner, entry))
@@ -243,22 +260,15 @@ impl Managers {
                 &b.subresource,
             ))
         });
-        let written: Vec<Written<Fields>> =
-            entries.into_iter().map(|(_, owner, entry)| written(owner, entry)).collect();
-        let is_text = live.is_some_and(|live| live["metadata"]["managedFields"].is_string());
-        let managers = if is_text {
-            serde_json::to_string(&written).map(Value::String)
-        } else {
-            serde_json::to_value(&written)
-        };
-        object["metadata"]["managedFields"] = managers.expect("texts can always be written");
+        entries.into_iter().map(|(_, owner, entry)| managed_fields_entry(owner, entry)).collect()
     }
 }
 
+const WRITABLE: &str = "texts can always be written";
 const FIELDS_V1: &str = "FieldsV1";
 
-fn written(owner: Owner, entry: Entry) -> Written<Fields> {
-    Written {
+fn managed_fields_entry(owner: ManagerId, entry: ManagerEntry) -> ManagedFieldsEntry<OwnedFields> {
+    ManagedFieldsEntry {
         api_version: entry.api_version,
         fields_type: FIELDS_V1.to_owned(),
         fields_v1: entry.set,
@@ -276,7 +286,7 @@ pub fn clear(object: &mut Value) {
     }
 }
 
-/// Writes a time as Kubernetes does: to the second.
+/// Formats a time as Kubernetes does: in whole seconds.
 fn second(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! What do a live object and an applied one become together?
+//! Merges an applied configuration into a live object.
 
 use super::element;
 use super::typing::{Atom, atoms, entry};
@@ -6,7 +6,7 @@ use crate::schema::Shape;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Lays `applied` over `live`: what both set becomes the applied value; the rest stays.
+/// Merges `applied` into `live`: fields in both take the applied value; the rest is unchanged.
 pub fn merge(live: &Value, applied: &Value, shape: Option<Shape<'_>>) -> Value {
     place(Some(live), Some(applied), shape).unwrap_or_default()
 }
@@ -56,7 +56,7 @@ fn maps(
         .collect()
 }
 
-/// Merges two lists item by item: applied items keep their order among themselves, live ones stay near their
+/// Merges two lists item by item: applied items keep their order among themselves, live ones stay next to their
 /// neighbours.
 fn lists(live: &[Value], applied: &[Value], list: Shape<'_>) -> Vec<Value> {
     let left = Indexed::new(live, list);
@@ -111,10 +111,10 @@ impl<'a> Indexed<'a> {
     fn new(items: &'a [Value], list: Shape<'_>) -> Self {
         let mut indexed = Self { order: Vec::with_capacity(items.len()), items: BTreeMap::new() };
         for item in items {
-            // An item without identity keeps its place under a name of its own.
+            // An item without identity keeps its position under a unique name.
             let element = element::item(list, item)
                 .unwrap_or_else(|_| format!("?:{}", indexed.order.len()).into());
-            // Items that share their keys merge as if nothing were known of them.
+            // Items with equal keys are merged as if they had no identity.
             let known = if indexed.items.contains_key(&element) { None } else { Some(item) };
             indexed.items.insert(element.clone(), known);
             indexed.order.push(element);

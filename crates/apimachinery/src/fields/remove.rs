@@ -1,4 +1,4 @@
-//! What is left of an object without some of its fields?
+//! Removes owned fields from an object.
 
 use super::element;
 use super::set::Set;
@@ -6,24 +6,24 @@ use super::typing::{Atom, atom, entry};
 use crate::schema::Shape;
 use serde_json::Value;
 
-/// Removes the fields in `doomed`. A list or map that loses its last entry is null, for its owner may still want it.
-pub fn remove(object: &mut Value, doomed: &Set, shape: Option<Shape<'_>>) {
-    if doomed.is_empty() {
+/// Removes the fields in `removed`. A list or map that loses its last entry becomes null, since another manager may still own it.
+pub fn remove(object: &mut Value, removed: &Set, shape: Option<Shape<'_>>) {
+    if removed.is_empty() {
         return;
     }
     match (atom(shape, Some(object)), object) {
         (Atom::Map(shape), Value::Object(members)) => members.retain(|name, member| {
-            let Some(node) = doomed.node(&element::field(name)) else { return true };
+            let Some(node) = removed.node(&element::field(name)) else { return true };
             if node.is_member {
                 return false;
             }
             remove(member, &node.children, entry(shape, name).0);
-            hollow_out(member);
+            clear_contents(member);
             true
         }),
         (Atom::List(list), Value::Array(items)) => items.retain_mut(|item| {
             let Some(node) =
-                element::item(list, item).ok().and_then(|element| doomed.node(&element))
+                element::item(list, item).ok().and_then(|element| removed.node(&element))
             else {
                 return true;
             };
@@ -37,7 +37,7 @@ pub fn remove(object: &mut Value, doomed: &Set, shape: Option<Shape<'_>>) {
     }
 }
 
-fn hollow_out(value: &mut Value) {
+fn clear_contents(value: &mut Value) {
     let is_hollow = match value {
         Value::Object(members) => members.is_empty(),
         Value::Array(items) => items.is_empty(),
@@ -48,13 +48,13 @@ fn hollow_out(value: &mut Value) {
     }
 }
 
-/// Drops what [`remove`] left null, which is where the whole object is not.
-pub fn drop_hollow(object: &mut Value, whole: &Value) {
-    // The items of lists have no null to drop and may have moved: they stay as they are.
+/// Drops values that [`remove`] set to null and that are not null in the whole object.
+pub fn drop_emptied(object: &mut Value, whole: &Value) {
+    // Lists have no null items to drop and their items may have moved, so they are left alone.
     let Some(members) = object.as_object_mut() else { return };
     members.retain(|name, member| {
         let before = whole.get(name).unwrap_or(&Value::Null);
-        drop_hollow(member, before);
+        drop_emptied(member, before);
         !member.is_null() || before.is_null()
     });
 }
@@ -66,13 +66,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_and_items_go_and_the_rest_stays() {
+    fn fields_and_items_are_removed() {
         let mut pod = json!({"metadata": {"labels": {"a": "1"}}, "spec": {"hostname": "h", "containers": [{"name": "a", "image": "i"}, {"name": "b"}]}});
-        let doomed = json!({"f:metadata": {"f:labels": {"f:a": {}}},
+        let removed = json!({"f:metadata": {"f:labels": {"f:a": {}}},
             "f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {"f:image": {}}, "k:{\"name\":\"b\"}": {".": {}, "f:name": {}}}}});
         remove(
             &mut pod,
-            &serde_json::from_value(doomed).unwrap(),
+            &serde_json::from_value(removed).unwrap(),
             Types::builtin().kind("", "v1", "Pod"),
         );
         assert_eq!(

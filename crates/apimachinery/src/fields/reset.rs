@@ -1,4 +1,4 @@
-//! Which fields does an endpoint put back to what they were, whatever a request says?
+//! Lists the fields that an endpoint resets to their previous value, whatever a request sets.
 
 use super::Set;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ static DEPLOYMENT: LazyLock<Set> =
 static CUSTOM: LazyLock<Set> = LazyLock::new(|| Set::of_fields(&[&["spec"], &["metadata"]]));
 static NONE: LazyLock<Set> = LazyLock::new(Set::default);
 
-/// Finds the fields that writes through an endpoint cannot change: a kind's main one or its `status`.
+/// Returns the fields that writes through an endpoint (the main one or `status`) cannot change.
 pub fn reset(is_builtin: bool, kind: &str, has_status: bool, subresource: &str) -> &'static Set {
     match (subresource, kind) {
         ("" | "finalize", _) if has_status => &STATUS,

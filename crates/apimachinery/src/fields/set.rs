@@ -1,6 +1,6 @@
-//! A set of field paths, as FieldsV1 writes it.
+//! A set of field paths, serialized as FieldsV1.
 //!
-//! Kept as the tree that FieldsV1 is, with the same keys, so that reading and writing are a walk without translation.
+//! Stored as the same tree with the same keys as FieldsV1, so that reading and writing need no translation.
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
@@ -10,24 +10,24 @@ use std::fmt;
 /// A set of paths to fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
-    nodes: BTreeMap<Box<str>, Node>,
+    nodes: BTreeMap<Box<str>, SetNode>,
 }
 
-/// What a set says about one path element: whether the path that ends here is in it, and which longer ones are.
+/// One path element: whether the path that ends here is a member, and the longer paths below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct SetNode {
     pub is_member: bool,
     pub children: Set,
 }
 
-impl Node {
+impl SetNode {
     pub fn is_empty(&self) -> bool {
         !self.is_member && self.children.is_empty()
     }
 }
 
 impl Set {
-    /// Makes a set of paths whose elements are field names.
+    /// Builds a set of paths whose elements are field names.
     pub fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -41,27 +41,27 @@ impl Set {
         set
     }
 
-    /// Tells whether no path is in the set.
+    /// Returns whether the set has no paths.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    pub fn node(&self, element: &str) -> Option<&Node> {
+    pub fn node(&self, element: &str) -> Option<&SetNode> {
         self.nodes.get(element)
     }
 
-    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &SetNode)> {
         self.nodes.iter().map(|(element, node)| (element.as_ref(), node))
     }
 
-    /// Puts a subtree in place; an empty one leaves no trace.
-    pub fn put(&mut self, element: Box<str>, node: Node) {
+    /// Inserts a subtree; an empty one is ignored.
+    pub fn put(&mut self, element: Box<str>, node: SetNode) {
         if !node.is_empty() {
             self.nodes.insert(element, node);
         }
     }
 
-    /// All paths that are in either set.
+    /// Returns all paths that are in either set.
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
         union.add(other);
@@ -83,7 +83,7 @@ impl Set {
         }
     }
 
-    /// All paths that are in both sets.
+    /// Returns all paths that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
         for (element, node) in &self.nodes {
@@ -91,20 +91,20 @@ impl Set {
             let is_member = node.is_member && theirs.is_member;
             both.put(
                 element.clone(),
-                Node { is_member, children: node.children.intersection(&theirs.children) },
+                SetNode { is_member, children: node.children.intersection(&theirs.children) },
             );
         }
         both
     }
 
-    /// All paths that are not in another set.
+    /// Returns all paths that are not in another set.
     pub fn difference(&self, other: &Self) -> Self {
         let mut difference = self.clone();
         difference.subtract(other);
         difference
     }
 
-    /// Tells whether all paths of another set are in this one.
+    /// Returns whether all paths of another set are in this one.
     pub fn contains(&self, other: &Self) -> bool {
         other.nodes.iter().all(|(element, theirs)| {
             self.nodes.get(element).is_some_and(|node| {
@@ -113,16 +113,16 @@ impl Set {
         })
     }
 
-    /// Tells whether a path is in both sets.
-    pub fn meets(&self, other: &Self) -> bool {
+    /// Returns whether the sets have a path in common.
+    pub fn intersects(&self, other: &Self) -> bool {
         other.nodes.iter().any(|(element, theirs)| {
             self.nodes.get(element).is_some_and(|node| {
-                (node.is_member && theirs.is_member) || node.children.meets(&theirs.children)
+                (node.is_member && theirs.is_member) || node.children.intersects(&theirs.children)
             })
         })
     }
 
-    /// Removes the paths of another set, and only these: longer paths stay.
+    /// Removes the paths of another set, but not longer paths that start with them.
     pub fn subtract(&mut self, other: &Self) {
         if other.is_empty() {
             return;
@@ -136,13 +136,13 @@ impl Set {
         });
     }
 
-    /// Removes the paths of another set with all that start with them.
-    pub fn without_all_of(mut self, other: &Self) -> Self {
-        self.subtract_all_of(other);
+    /// Removes the paths of another set and all longer paths that start with them.
+    pub fn without_subtrees(mut self, other: &Self) -> Self {
+        self.remove_subtrees(other);
         self
     }
 
-    pub fn subtract_all_of(&mut self, other: &Self) {
+    pub fn remove_subtrees(&mut self, other: &Self) {
         if other.is_empty() {
             return;
         }
@@ -151,12 +151,12 @@ impl Set {
             if theirs.is_member {
                 return false;
             }
-            node.children.subtract_all_of(&theirs.children);
+            node.children.remove_subtrees(&theirs.children);
             !node.is_empty()
         });
     }
 
-    /// Removes what identifies an object or is the server's own, which nobody owns.
+    /// Removes the fields that identify an object or that only the server sets, which have no owner.
     pub fn strip_metadata(&mut self) {
         const OWN: [&str; 9] = [
             "f:name",
@@ -186,7 +186,7 @@ impl Set {
         });
     }
 
-    /// Lists the first paths, no more than so many: those that end here first, then the longer ones.
+    /// Returns the first paths, at most `at_most`: shorter ones first.
     pub fn paths(&self, at_most: usize) -> Vec<Vec<&str>> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths, at_most);
@@ -222,7 +222,7 @@ impl Serialize for Set {
     }
 }
 
-/// The members of a set, and perhaps what they are members of.
+/// Serializes the members of a set, and optionally the path they are below.
 struct Members<'a> {
     set: &'a Set,
     with_self: bool,
@@ -248,7 +248,7 @@ impl<'de> Deserialize<'de> for Set {
     }
 }
 
-/// What stands below an element.
+/// The value of a path element in FieldsV1.
 struct Below {
     has_self: bool,
     children: Set,
@@ -282,7 +282,7 @@ impl<'de> Visitor<'de> for BelowVisitor {
             }
             let Below { has_self, children } = map.next_value()?;
             let is_member = has_self || children.is_empty();
-            below.children.nodes.insert(element, Node { is_member, children });
+            below.children.nodes.insert(element, SetNode { is_member, children });
         }
         Ok(below)
     }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_they_were_read() {
+    fn sets_round_trip() {
         for fields in [
             json!({}),
             json!({"f:data": {".": {}, "f:a": {}}, "f:spec": {"f:b": {"k:{\"name\":\"x\"}": {".": {}, "f:c": {}}}}}),
@@ -311,17 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn differences_keep_longer_paths_unless_told() {
+    fn differences_keep_longer_paths_unless_subtrees_are_removed() {
         let all = set(&json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
         let some = set(&json!({"f:a": {}}));
         assert_eq!(json!(all.difference(&some)), json!({"f:a": {"f:b": {}}, "f:c": {}}));
-        assert_eq!(json!(all.clone().without_all_of(&some)), json!({"f:c": {}}));
+        assert_eq!(json!(all.clone().without_subtrees(&some)), json!({"f:c": {}}));
         assert_eq!(all.intersection(&some), some);
         assert_eq!(all.difference(&some).union(&some), all);
     }
 
     #[test]
-    fn what_identifies_an_object_is_stripped() {
+    fn identifying_fields_are_stripped() {
         let mut fields = set(&json!({"f:kind": {}, "f:apiVersion": {},
             "f:metadata": {".": {}, "f:name": {}, "f:labels": {".": {}, "f:a": {}}}}));
         fields.strip_metadata();

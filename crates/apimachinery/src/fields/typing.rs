@@ -1,16 +1,16 @@
-//! Does a value merge as one, as a map or as a list?
+//! Decides whether a value is merged as a leaf, a map or a list.
 
-use crate::schema::{ListType, Shape, What};
+use crate::schema::{ListType, Shape, ValueType};
 use serde_json::Value;
 
-/// How a value at some place merges.
+/// How a value is merged.
 #[derive(Clone, Copy)]
 pub(super) enum Atom<'a> {
     /// As one value: a scalar, or a list or map declared atomic.
     Leaf,
     /// Entry by entry.
     Map(Option<Shape<'a>>),
-    /// Item by item, each known by its keys or, without keys, by its value.
+    /// Item by item; items are identified by their keys or, without keys, by their value.
     List(Shape<'a>),
 }
 
@@ -20,25 +20,25 @@ impl Atom<'_> {
     }
 }
 
-/// Finds how a value merges: by its shape, and where the shape leaves it open, by what it is.
+/// Returns how a value is merged: according to its shape, or without one according to its JSON type.
 pub(super) fn atom<'a>(shape: Option<Shape<'a>>, value: Option<&Value>) -> Atom<'a> {
     let Some(shape) = shape else { return deduced(value) };
-    match shape.what() {
-        What::Object if shape.is_atomic() => Atom::Leaf,
-        What::Object => Atom::Map(Some(shape)),
-        What::List if shape.list_type() == ListType::Atomic => Atom::Leaf,
-        What::List => Atom::List(shape),
-        What::Any => deduced(value),
-        What::String
-        | What::Integer
-        | What::Number
-        | What::Boolean
-        | What::Quantity
-        | What::IntOrString => Atom::Leaf,
+    match shape.value_type() {
+        ValueType::Object if shape.is_atomic() => Atom::Leaf,
+        ValueType::Object => Atom::Map(Some(shape)),
+        ValueType::List if shape.list_type() == ListType::Atomic => Atom::Leaf,
+        ValueType::List => Atom::List(shape),
+        ValueType::Any => deduced(value),
+        ValueType::String
+        | ValueType::Integer
+        | ValueType::Number
+        | ValueType::Boolean
+        | ValueType::Quantity
+        | ValueType::IntOrString => Atom::Leaf,
     }
 }
 
-/// Without a declared type, maps merge by entry and lists as one value.
+/// Deduces the type where none is declared: maps are merged by entry, lists are replaced.
 fn deduced<'a>(value: Option<&Value>) -> Atom<'a> {
     match value {
         Some(Value::Object(_) | Value::Null) | None => Atom::Map(None),
@@ -46,7 +46,7 @@ fn deduced<'a>(value: Option<&Value>) -> Atom<'a> {
     }
 }
 
-/// Finds how two values at one place merge, and whether they merge alike.
+/// Returns how two values are merged, and whether both merge in the same way.
 pub(super) fn atoms<'a>(
     shape: Option<Shape<'a>>,
     left: Option<&Value>,
@@ -62,7 +62,7 @@ pub(super) fn atoms<'a>(
     }
 }
 
-/// Finds the shape of a map's entry and whether the map declares it as a field.
+/// Returns the shape of a map's entry and whether the map declares it as a field.
 pub(super) fn entry<'a>(map: Option<Shape<'a>>, name: &str) -> (Option<Shape<'a>>, bool) {
     let Some(map) = map else { return (None, false) };
     match map.field(name) {

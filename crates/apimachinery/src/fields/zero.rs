@@ -1,14 +1,14 @@
-//! What does a kind's object look like before anything is set?
+//! Builds the empty object of a kind, against which a new object is compared.
 //!
-//! The real server compares a new object with an empty one of its Go type, in which structs are there and lists that
-//! are always written are null. What is already there in that way is not gained by whoever creates the object.
+//! kube-apiserver compares a new object with the zero value of its Go type, in which structs exist and lists that are always
+//! serialized are null. The creator of an object does not become the owner of these.
 
-use super::Write;
-use crate::schema::{Shape, What};
+use super::WriteContext;
+use crate::schema::{Shape, ValueType};
 use serde_json::{Map, Value, json};
 
-/// Makes the empty object of the kind that is written.
-pub fn object(write: &Write<'_>) -> Value {
+/// Builds the empty object of the written kind.
+pub fn object(write: &WriteContext<'_>) -> Value {
     match (write.shape)(write.api_version) {
         Some(shape) if write.is_builtin => structure(shape, 0),
         _ => json!({}),
@@ -17,7 +17,7 @@ pub fn object(write: &Write<'_>) -> Value {
 
 fn structure(shape: Shape<'_>, depth: usize) -> Value {
     let mut members = Map::new();
-    // Structs that hold themselves do so through pointers; the bound only keeps a slip in the data from looping.
+    // Structs contain themselves only through pointers; the limit guards against an error in the data.
     if depth < 16 {
         for (name, field) in shape.fields() {
             if let Some(value) = field_value(field, depth) {
@@ -29,19 +29,24 @@ fn structure(shape: Shape<'_>, depth: usize) -> Value {
 }
 
 fn field_value(field: Shape<'_>, depth: usize) -> Option<Value> {
-    let is_struct =
-        field.what() == What::Object && field.values().is_none() && !field.go().starts_with('*');
+    let is_struct = field.value_type() == ValueType::Object
+        && field.values().is_none()
+        && !field.go().starts_with('*');
     if is_struct && field.has_fields() {
         return (!field.omits_zero()).then(|| structure(field, depth + 1));
     }
     if field.omits_empty() || field.omits_zero() {
         return None;
     }
-    Some(match field.what() {
+    Some(match field.value_type() {
         _ if field.go().starts_with('*') => Value::Null,
-        What::String => json!(""),
-        What::Integer | What::Number => json!(0),
-        What::Boolean => json!(false),
-        What::Object | What::List | What::Any | What::Quantity | What::IntOrString => Value::Null,
+        ValueType::String => json!(""),
+        ValueType::Integer | ValueType::Number => json!(0),
+        ValueType::Boolean => json!(false),
+        ValueType::Object
+        | ValueType::List
+        | ValueType::Any
+        | ValueType::Quantity
+        | ValueType::IntOrString => Value::Null,
     })
 }

@@ -1,32 +1,32 @@
-//! What does an object become when somebody applies a configuration (server-side apply)?
+//! Server-side apply.
 //!
-//! The applied fields are laid over the live object and become the manager's; fields it applied before and left out
-//! now go, unless somebody else owns them too. A field that another manager owns with another value is a conflict
-//! unless the caller forces it.
+//! Applied fields are merged into the live object and owned by the manager. Fields that it applied before and now omits are
+//! removed, unless another manager owns them too. A field that another manager owns with another value is a conflict unless
+//! the caller forces it.
 
 mod check;
 
 use crate::fields::collect::{collect, with_named_fields};
-use crate::fields::managers::{Entry, Managers, Operation, Owner, clear};
+use crate::fields::managers::{ManagerEntry, ManagerId, Managers, Operation, clear};
 use crate::fields::merge::merge;
-use crate::fields::remove::{drop_hollow, remove};
-use crate::fields::{Set, Versions, Write, element, note_update, zero};
+use crate::fields::remove::{drop_emptied, remove};
+use crate::fields::{Set, Versions, WriteContext, element, record_update, zero};
 use crate::schema::Shape;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
-/// No more conflicts than this are listed.
+/// The most conflicts that are listed.
 const MOST_CONFLICTS: usize = 1000;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Why a configuration could not be applied.
+/// The reason why a configuration could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// 400, with this text.
     #[error("{0}")]
     Refused(String),
-    /// 500 without a reason, with this text: the real server has no better word for a configuration of the wrong type.
+    /// 500 without a reason, with this message: kube-apiserver's answer to a configuration of the wrong type.
     #[error("{0}")]
     Unexpected(String),
     /// 409, with a cause for each field; see [`Conflicts`].
@@ -34,15 +34,15 @@ pub enum Error {
     Conflicts(Conflicts),
 }
 
-/// The fields that others own with other values.
+/// The fields that other managers own with other values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts {
     /// The owner and the field, as in `.spec.replicas`.
-    pub fields: Vec<(Owner, String)>,
+    pub fields: Vec<(ManagerId, String)>,
 }
 
 impl Conflicts {
-    /// The causes for the `Status`: what each message says and about which field.
+    /// Returns the causes for the `Status`: each message and its field.
     pub fn causes(&self) -> impl Iterator<Item = (String, &str)> {
         self.fields.iter().map(|(owner, field)| (format!("conflict with {owner}"), field.as_str()))
     }
@@ -53,7 +53,7 @@ impl std::fmt::Display for Conflicts {
         if let [(owner, field)] = &self.fields[..] {
             return write!(f, "Apply failed with 1 conflict: conflict with {owner}: {field}");
         }
-        let mut by_owner: BTreeMap<&Owner, Vec<&str>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<&ManagerId, Vec<&str>> = BTreeMap::new();
         for (owner, field) in &self.fields {
             by_owner.entry(owner).or_default().push(field);
         }
@@ -66,14 +66,14 @@ impl std::fmt::Display for Conflicts {
     }
 }
 
-/// Applies a configuration to the live object, or to nothing when it is to be created.
+/// Applies a configuration to the live object, or creates the object.
 ///
-/// What comes back carries its managers and has not been defaulted. The caller has checked that kind and version are
-/// those of the endpoint ([`check_kind`]).
+/// The result has its managers and has not been defaulted. The caller has checked that kind and version are those of the
+/// endpoint ([`check_kind`]).
 pub fn apply(
     live: Option<&Value>,
     applied: &Value,
-    write: &Write<'_>,
+    write: &WriteContext<'_>,
     force: bool,
 ) -> Result<Value, Error> {
     if !applied["metadata"]["managedFields"].is_null() {
@@ -90,7 +90,7 @@ pub fn apply(
     let live = live.unwrap_or(&empty);
     match attempt(live, applied, write, shape, force) {
         Err(Error::Conflicts(conflicts)) if write.manager == "kubectl" => {
-            // What client-side apply wrote and nobody changed since may be taken over without force.
+            // Fields that client-side apply wrote and that are unchanged since are taken over without force.
             let (taken, found) = (last_applied(live, write, shape), conflicts.fields.len());
             let left: Vec<_> =
                 conflicts.fields.into_iter().filter(|(_, field)| !taken.contains(field)).collect();
@@ -105,7 +105,7 @@ pub fn apply(
     .map(|object| renew_last_applied(object, applied, write))
 }
 
-/// Refuses a configuration of another kind or version than the endpoint's.
+/// Rejects a configuration whose kind or version differs from the endpoint's.
 pub fn check_kind(applied: &Value, api_version: &str, kind: &str) -> Result<(), Error> {
     if applied["apiVersion"] == api_version && applied["kind"] == kind {
         return Ok(());
@@ -116,7 +116,7 @@ pub fn check_kind(applied: &Value, api_version: &str, kind: &str) -> Result<(), 
 fn attempt(
     live: &Value,
     applied: &Value,
-    write: &Write<'_>,
+    write: &WriteContext<'_>,
     shape: Option<Shape<'_>>,
     force: bool,
 ) -> Result<Value, Error> {
@@ -126,26 +126,26 @@ fn attempt(
         )
     })?;
     if managers.is_empty() {
-        // What is there belongs to whoever was before, so that it is not lost to the first who applies.
-        note_update(&zero::object(write), live, &mut managers, write, "before-first-apply");
+        // Existing fields get a manager of their own, so that the first apply does not take them over.
+        record_update(&zero::object(write), live, &mut managers, write, "before-first-apply");
     }
-    let owner = Owner {
+    let owner = ManagerId {
         manager: write.manager.to_owned(),
         operation: Operation::Apply,
         api_version: String::new(),
         subresource: write.subresource.to_owned(),
     };
     let merged = merge(live, applied, shape);
-    let set = collect(applied, shape).without_all_of(write.ignored);
+    let set = collect(applied, shape).without_subtrees(write.ignored);
     let previous = managers.get(&owner).cloned();
     let time = previous.as_ref().and_then(|entry| entry.time.clone());
     managers.insert(
         owner.clone(),
-        Entry { api_version: write.api_version.to_owned(), time, set: set.into() },
+        ManagerEntry { api_version: write.api_version.to_owned(), time, set: set.into() },
     );
     let mut new = prune(&merged, &managers, previous.as_ref(), write);
-    settle_ownership(live, &new, &mut managers, &owner, write, force)?;
-    drop_hollow(&mut new, &merged);
+    resolve_ownership(live, &new, &mut managers, &owner, write, force)?;
+    drop_emptied(&mut new, &merged);
     managers.retain(|other, entry| {
         if *other == owner {
             entry.set.change().strip_metadata();
@@ -155,7 +155,7 @@ fn attempt(
     if without_managers(live) != without_managers(&new) {
         managers.touch(&owner, write.now);
     }
-    managers.encode(&mut new, None);
+    managers.encode(&mut new);
     Ok(new)
 }
 
@@ -165,13 +165,13 @@ fn without_managers(object: &Value) -> Value {
     bare
 }
 
-/// Finds conflicts with others or, when forced or there are none, takes changed and removed fields from them.
-fn settle_ownership(
+/// Returns the conflicts with other managers or, when forced or without conflicts, removes changed fields from them.
+fn resolve_ownership(
     live: &Value,
     new: &Value,
     managers: &mut Managers,
-    owner: &Owner,
-    write: &Write<'_>,
+    owner: &ManagerId,
+    write: &WriteContext<'_>,
     force: bool,
 ) -> Result<(), Error> {
     let mut versions = Versions::new(live, new, write);
@@ -195,12 +195,12 @@ fn settle_ownership(
     }
 }
 
-/// Removes what the manager applied before and does not now, unless somebody else owns it.
+/// Removes fields that the manager applied before and now omits, unless another manager owns them.
 fn prune(
     merged: &Value,
     managers: &Managers,
-    previous: Option<&Entry>,
-    write: &Write<'_>,
+    previous: Option<&ManagerEntry>,
+    write: &WriteContext<'_>,
 ) -> Value {
     let Some(previous) = previous.filter(|previous| !previous.set.is_empty()) else {
         return merged.clone();
@@ -224,7 +224,7 @@ fn prune(
         pruned = merged.clone();
         remove(&mut pruned, &all.difference(&kept), shape);
     }
-    // Only what the manager itself applied may go; the rest was taken with it and comes back.
+    // Only fields that the manager itself applied may be removed; others that were removed with them are restored.
     let kept = with_named_fields(&collect(&pruned, shape), shape);
     let all = with_named_fields(&collect(merged, shape), shape);
     let mut result = merged.clone();
@@ -232,8 +232,12 @@ fn prune(
     result
 }
 
-/// Finds the fields that `kubectl apply` wrote last and that still have those values.
-fn last_applied(live: &Value, write: &Write<'_>, shape: Option<Shape<'_>>) -> HashSet<String> {
+/// Returns the fields that `kubectl apply` wrote last and that still have those values.
+fn last_applied(
+    live: &Value,
+    write: &WriteContext<'_>,
+    shape: Option<Shape<'_>>,
+) -> HashSet<String> {
     let text = live["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
     let Ok(last) = serde_json::from_str::<Value>(text) else { return HashSet::new() };
     if last["apiVersion"] != write.api_version {
@@ -248,8 +252,8 @@ fn last_applied(live: &Value, write: &Write<'_>, shape: Option<Shape<'_>>) -> Ha
     set.paths(usize::MAX).iter().map(|path| element::display(path)).collect()
 }
 
-/// Keeps the annotation of client-side apply in step, so that a user may go back to it.
-fn renew_last_applied(mut object: Value, applied: &Value, write: &Write<'_>) -> Value {
+/// Updates the annotation of client-side apply, so that a user may return to it.
+fn renew_last_applied(mut object: Value, applied: &Value, write: &WriteContext<'_>) -> Value {
     let annotation = &object["metadata"]["annotations"][LAST_APPLIED];
     if write.manager == "kubectl" && annotation.as_str().is_some_and(|text| !text.is_empty()) {
         let mut applied = applied.clone();

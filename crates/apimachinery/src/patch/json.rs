@@ -1,32 +1,31 @@
-//! What does an object become under a JSON patch (RFC 6902)?
+//! JSON patch (RFC 6902).
 //!
-//! Written by hand because the real API server leaves the standard in places that users lean on: indices may be
-//! negative, `replace` of a member that is not there adds it, and the first piece of a path without a leading slash
-//! is ignored.
+//! Our own implementation, because kube-apiserver deviates from the standard in ways that users rely on: indices may be
+//! negative, `replace` of an absent member adds it, and the first segment of a path without a leading slash is ignored.
 
 use super::{Error, type_name};
 use crate::depth::{MAX_DEPTH, TOO_DEEP, measure};
 use crate::quote::quote;
 use serde_json::{Map, Value};
 
-/// How many operations one patch may have.
+/// The most operations that a patch may have.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// How many bytes of JSON all `copy` operations of one patch may add.
+/// The most bytes of JSON that all `copy` operations of a patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// How many values all operations of one patch may look at or push aside. Each operation may move a long list by one item, or
-/// a large value to another place, and there may be thousands of them.
+/// The most values that all operations of a patch may visit or shift. Each operation may shift a long list by one item or
+/// move a large value, and there may be thousands of them.
 const MAX_WORK: usize = 100_000_000;
 
-/// What the operations of a patch have used up so far.
+/// The resources that the operations of a patch have used so far.
 #[derive(Default)]
-struct Used {
+struct PatchBudget {
     copied: usize,
     work: usize,
 }
 
-impl Used {
+impl PatchBudget {
     fn copy(&mut self, bytes: usize) -> Result<(), String> {
         self.copied += bytes;
         if self.copied > MAX_COPIED {
@@ -43,7 +42,7 @@ impl Used {
         Ok(())
     }
 
-    /// Refuses a value that would be too deep at a path. The path leads through what is there, so it is no deeper than that.
+    /// Rejects a value that would be nested too deeply at a path. The path exists in the object, so it is no deeper than that.
     fn place(&mut self, path: &str, value: &Value) -> Result<(), String> {
         let found = measure(value);
         self.work(found.values)?;
@@ -52,11 +51,11 @@ impl Used {
     }
 }
 
-/// A patch whose operations have been read.
+/// A parsed patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     operations: Vec<Operation>,
-    /// Warnings about members that no operation has, to be refused under strict field validation.
+    /// Warnings about unknown members of operations; errors under strict field validation.
     pub unknown: Vec<String>,
 }
 
@@ -69,7 +68,7 @@ struct Operation {
 }
 
 impl Patch {
-    /// Reads the list of operations.
+    /// Parses the list of operations.
     pub fn decode(patch: Value) -> Result<Self, Error> {
         let items = match patch {
             Value::Array(items) => items,
@@ -87,9 +86,9 @@ impl Patch {
         Ok(Self { operations, unknown })
     }
 
-    /// Carries out the operations in order. After an error `object` is half changed: give a copy.
+    /// Applies the operations in order. After an error `object` is partially changed: pass a copy.
     pub fn apply(self, object: &mut Value) -> Result<(), Error> {
-        let mut used = Used::default();
+        let mut used = PatchBudget::default();
         for operation in self.operations {
             operation.apply(object, &mut used).map_err(Error::DoesNotApply)?;
         }
@@ -135,39 +134,40 @@ impl Operation {
         Ok(operation)
     }
 
-    fn apply(self, object: &mut Value, used: &mut Used) -> Result<(), String> {
+    fn apply(self, object: &mut Value, used: &mut PatchBudget) -> Result<(), String> {
         let path = self.path.ok_or("operation has no path")?;
         match self.op.as_str() {
             "add" => {
                 used.place(&path, &self.value)?;
-                Place::find(object, &path)?.add(self.value, used)
+                PatchTarget::find(object, &path)?.add(self.value, used)
             }
-            "remove" => Place::find(object, &path)?.remove(used).map(drop),
+            "remove" => PatchTarget::find(object, &path)?.remove(used).map(drop),
             "replace" if path.is_empty() && (self.value.is_object() || self.value.is_array()) => {
                 *object = self.value;
                 Ok(())
             }
             "replace" => {
                 used.place(&path, &self.value)?;
-                Place::find(object, &path)?.set(self.value)
+                PatchTarget::find(object, &path)?.set(self.value)
             }
             "move" => {
                 let from = self.from.ok_or("move has no from")?;
-                let value = Place::find(object, &from)?.remove(used)?;
+                let value = PatchTarget::find(object, &from)?.remove(used)?;
                 used.place(&path, &value)?;
-                Place::find(object, &path)?.add(value, used)
+                PatchTarget::find(object, &path)?.add(value, used)
             }
             "copy" => {
                 let from = self.from.ok_or("copy has no from")?;
-                let value = Place::find(object, &from)?.get()?.unwrap_or(&Value::Null).clone();
+                let value =
+                    PatchTarget::find(object, &from)?.get()?.unwrap_or(&Value::Null).clone();
                 used.copy(size(&value))?;
                 used.place(&path, &value)?;
-                Place::find(object, &path)?.add(value, used)
+                PatchTarget::find(object, &path)?.add(value, used)
             }
             "test" if path.is_empty() => same(&path, *object == self.value),
             "test" => {
-                let place = Place::find(object, &path)?;
-                // Absent and null are the same to a test.
+                let place = PatchTarget::find(object, &path)?;
+                // A test treats absent and null as equal.
                 let found = place.get()?.unwrap_or(&Value::Null);
                 same(&path, *found == self.value)
             }
@@ -180,7 +180,7 @@ fn same(path: &str, is: bool) -> Result<(), String> {
     if is { Ok(()) } else { Err(format!("the value at {} is another one", quote(path))) }
 }
 
-/// Measures a value's JSON.
+/// Returns the length of a value's JSON.
 fn size(value: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -197,14 +197,14 @@ fn size(value: &Value) -> usize {
     count.0
 }
 
-/// Where an operation works: a member of an object or an item of a list.
-enum Place<'a> {
+/// The target of an operation: a member of an object or an item of a list.
+enum PatchTarget<'a> {
     Member(&'a mut Map<String, Value>, String),
     Item(&'a mut Vec<Value>, String),
 }
 
-impl<'a> Place<'a> {
-    /// Follows all but the last piece of a path.
+impl<'a> PatchTarget<'a> {
+    /// Follows all but the last segment of a path.
     fn find(object: &'a mut Value, path: &str) -> Result<Self, String> {
         let missing = || format!("there is nothing at {}", quote(path));
         let mut pieces =
@@ -249,7 +249,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    fn add(self, value: Value, used: &mut Used) -> Result<(), String> {
+    fn add(self, value: Value, used: &mut PatchBudget) -> Result<(), String> {
         match self {
             Self::Member(members, key) => {
                 members.insert(key, value);
@@ -264,7 +264,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    fn remove(self, used: &mut Used) -> Result<Value, String> {
+    fn remove(self, used: &mut PatchBudget) -> Result<Value, String> {
         match self {
             Self::Member(members, key) => {
                 members.remove(&key).ok_or_else(|| format!("there is no member {}", quote(&key)))
@@ -278,7 +278,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Reads an index below `length`; a negative one counts from the end.
+/// Parses an index below `length`; a negative one counts from the end.
 fn item_index(key: &str, length: usize) -> Result<usize, String> {
     let outside = || format!("{} is not an index below {length}", quote(key));
     let index: i64 = key.parse().map_err(|_| outside())?;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_work_as_on_the_real_server() {
+    fn operations_behave_as_in_kube_apiserver() {
         let object = json!({"a": {"b/c": 1}, "list": [1, 2], "null": null});
         for (operation, wanted) in [
             (
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_refused_in_the_real_words() {
+    fn messages_about_malformed_patches_match_kube_apiserver() {
         for (patch, message) in [
             (json!({}), "object into Go value of type []handlers.jsonPatchOp"),
             (json!([1]), "number into Go value of type handlers.jsonPatchOp"),
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn no_operation_makes_an_object_too_deep() {
         let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
-        // Each copy into its own deepest place doubles the depth: 13 of them overflow the stack of a thread.
+        // Each copy into its own deepest member doubles the depth: 13 of them overflow a thread's stack.
         let double = |power: u32| json!({"op": "copy", "from": "/a", "path": "/a".repeat(2_usize.pow(power) + 1)});
         for (object, patch, fits) in [
             (deep(2), json!([double(0), double(1), double(2)]), true),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn many_operations_cannot_move_a_long_list_for_ever() {
+    fn the_work_of_many_operations_is_bounded() {
         let mut object = json!({"list": vec![0; 1_000_000]});
         let first = json!({"op": "add", "path": "/list/0", "value": 0});
         let refused = Patch::decode(Value::Array(vec![first; MAX_OPERATIONS])).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_cannot_grow_an_object_without_bound() {
+    fn the_size_that_copies_add_is_bounded() {
         let doubling = Value::Array(vec![json!({"op": "copy", "from": "", "path": "/x"}); 1]);
         assert!(Patch::decode(doubling).unwrap().apply(&mut json!({})).is_err());
         let mut object = json!({"a": ["x".repeat(100_000)]});

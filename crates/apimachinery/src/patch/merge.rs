@@ -1,4 +1,4 @@
-//! What does an object become under a JSON merge patch (RFC 7386)?
+//! JSON merge patch (RFC 7386).
 
 use super::{Error, type_name};
 use serde_json::{Map, Value};
@@ -24,8 +24,8 @@ fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
             (_, Value::Null) => drop(object.remove(name)),
             (Some(Value::Object(target)), Value::Object(value)) => merge(target, value),
             (Some(target), value) => {
-                // Whether nulls inside a list count depends on what stood there: the real one only looks into a list
-                // that replaces nothing or something that is not an object.
+                // kube-apiserver removes nulls inside a list only where the list replaces nothing or something other than an
+                // object.
                 let replaces_object = target.is_object();
                 *target = value.clone();
                 if !replaces_object {

@@ -1,8 +1,8 @@
-//! What does an object become under a strategic merge patch?
+//! Strategic merge patch.
 //!
-//! A merge patch that knows the kind's lists: where the kind declares a merge key, items merge by that key instead of
-//! replacing the list, and directives in the patch (`$patch`, `$retainKeys`, `$setElementOrder/…`,
-//! `$deleteFromPrimitiveList/…`) say the rest.
+//! A merge patch that knows the kind's lists: where the kind declares a merge key, items are merged by that key instead of
+//! replacing the list. Directives in the patch (`$patch`, `$retainKeys`, `$setElementOrder/…`,
+//! `$deleteFromPrimitiveList/…`) control the rest.
 
 mod list;
 
@@ -16,13 +16,13 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
-type Object = Map<String, Value>;
+type JsonMap = Map<String, Value>;
 
-/// Merges `patch` into `object`, whose kind has the given shape. After an error `object` is half changed.
+/// Merges `patch` into `object`, whose kind has the given shape. After an error `object` is partially changed.
 pub fn apply(object: &mut Value, patch: Value, shape: Option<Shape<'_>>) -> Result<(), Error> {
     let patch = match patch {
         Value::Object(patch) => patch,
-        Value::Null => Object::new(),
+        Value::Null => JsonMap::new(),
         other => {
             return Err(Error::Malformed(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -32,25 +32,25 @@ pub fn apply(object: &mut Value, patch: Value, shape: Option<Shape<'_>>) -> Resu
     };
     let original = match object.take() {
         Value::Object(original) => original,
-        _ => Object::new(),
+        _ => JsonMap::new(),
     };
     *object = Value::Object(merge_map(original, patch, shape)?);
     Ok(())
 }
 
 fn merge_map(
-    mut original: Object,
-    mut patch: Object,
+    mut original: JsonMap,
+    mut patch: JsonMap,
     shape: Option<Shape<'_>>,
-) -> Result<Object, Error> {
+) -> Result<JsonMap, Error> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
                 patch.remove(DIRECTIVE);
                 Ok(patch)
             }
-            Some("delete") => Ok(Object::new()),
-            // Merging is what happens without a directive, yet saying so is refused.
+            Some("delete") => Ok(JsonMap::new()),
+            // Merging is the default, yet requesting it explicitly is an error.
             _ => Err(unknown_directive(&patch)),
         };
     }
@@ -62,7 +62,7 @@ fn merge_map(
     Ok(original)
 }
 
-fn unknown_directive(patch: &Object) -> Error {
+fn unknown_directive(patch: &JsonMap) -> Error {
     let directive = patch.get(DIRECTIVE).map(go_value).unwrap_or_default();
     Error::Unexpected(format!(
         "unknown patch type: {directive} in map: {}",
@@ -72,7 +72,7 @@ fn unknown_directive(patch: &Object) -> Error {
 
 /// Merges one member of a patch; `shape` is that of the object it is in.
 fn merge_member(
-    original: &mut Object,
+    original: &mut JsonMap,
     name: String,
     value: Value,
     shape: Option<Shape<'_>>,
@@ -98,7 +98,7 @@ fn merge_member(
             Some(Value::Array(list::merge(original, patch, field, deletes)?))
         }
         (Some(Value::Array(_)), Value::Array(patch)) => Some(Value::Array(patch)),
-        // There is nothing to delete from, or something that is no list.
+        // There is no list to delete from.
         (original, _) if deletes => original,
         (_, mut patch) => {
             discard_nulls(&mut patch);
@@ -123,8 +123,8 @@ fn merges(field: Option<Shape<'_>>) -> bool {
     field.is_some_and(|field| field.patch_strategies().any(|strategy| strategy == "merge"))
 }
 
-/// Carries out `$retainKeys`: members that it does not list go.
-fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
+/// Applies `$retainKeys`: removes members that it does not list.
+fn retain_keys(original: &mut JsonMap, patch: &mut JsonMap) -> Result<(), Error> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Error::Malformed("invalid patch format of retainKeys".into());
     let Value::Array(retained) = retained else { return Err(bad()) };
@@ -141,7 +141,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes null members at any depth, which say nothing where there is nothing to remove.
+/// Removes null members at any depth, which have no effect where there is nothing to remove.
 fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -153,7 +153,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// Takes directives out of what is added as a whole; an object with `$patch` goes entirely.
+/// Removes directives from a value that is added as a whole; an object with `$patch` is removed entirely.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn primitive_lists_with_merge_strategy_gain_and_lose_items() {
+    fn primitive_lists_with_merge_strategy_add_and_delete_items() {
         let pod = json!({"metadata": {"finalizers": ["a", "b"]}});
         for (patch, wanted) in [
             (json!({"finalizers": ["c"]}), json!(["c", "a", "b"])),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_merge_unless_told_otherwise() {
+    fn maps_merge_unless_a_directive_replaces_or_deletes_them() {
         let pod = json!({"metadata": {"labels": {"a": "1", "b": "2"}}});
         for (patch, wanted) in [
             (json!({"labels": {"b": null, "c": "3"}}), json!({"a": "1", "c": "3"})),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_in_what_is_added_say_nothing() {
+    fn nulls_in_added_values_are_ignored() {
         let patch = json!({"spec": {"nodeSelector": {"a": null, "b": "c"}, "containers": [{"name": "a", "image": null}]}});
         let result = patched(POD, &json!({}), &patch).unwrap();
         assert_eq!(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_patches_are_refused_in_the_real_words() {
+    fn messages_about_invalid_patches_match_kube_apiserver() {
         let pod =
             json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"labels": {"a": "b"}}});
         for (patch, wanted) in [

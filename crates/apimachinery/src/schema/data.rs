@@ -1,7 +1,7 @@
-//! How are Kubernetes' own types read?
+//! Parses the types of Kubernetes' own kinds.
 //!
-//! The data is a text of one line per type and field (`cargo xtask generate` writes it). It is read once, without
-//! copying names out of it. Descriptions are in a file of their own that only explaining reads.
+//! The data has one line per type and field (`cargo xtask generate` writes it). It is parsed once, without copying names.
+//! Descriptions are in a separate file that only `kubectl explain` needs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::{ListType, MapType, Node, NodeId, Target, Types, What};
+use super::{ListType, MapType, TypeId, TypeNode, TypeRef, Types, ValueType};
 
 static TYPES: &str = include_str!("../../data/types.txt");
 static DESCRIPTIONS: &str = include_str!("../../data/descriptions.txt");
@@ -17,13 +17,13 @@ static DESCRIPTIONS: &str = include_str!("../../data/descriptions.txt");
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// Reads all types.
+/// Parses all types.
 pub(super) fn read() -> Types {
     let mut types = Types::default();
-    // Types refer to each other in both directions, so every name gets its place first.
+    // Types refer to each other in both directions, so every name gets its node first.
     for line in TYPES.lines().filter(|l| l.starts_with('T')) {
         let name = line.split('\t').nth(1).unwrap_or_default();
-        let id = types.push(Node { name, ..Node::default() });
+        let id = types.push(TypeNode { name, ..TypeNode::default() });
         types.names.insert(name, id);
     }
     let mut current = 0;
@@ -42,8 +42,8 @@ pub(super) fn read() -> Types {
             current = types.names[name];
             node.name = name;
             match name {
-                QUANTITY => node.what = What::Quantity,
-                INT_OR_STRING => node.what = What::IntOrString,
+                QUANTITY => node.value_type = ValueType::Quantity,
+                INT_OR_STRING => node.value_type = ValueType::IntOrString,
                 _ => {}
             }
             types.nodes[current as usize] = node;
@@ -59,7 +59,7 @@ pub(super) fn read() -> Types {
     types
 }
 
-/// Notes which fields Go writes even when they are unset: those that do not say otherwise, and structs.
+/// Marks the fields that Go serializes even when unset: structs, and those without `omitempty`.
 fn mark_always(types: &mut Types) {
     for index in 0..types.nodes.len() {
         let always = (0u16..)
@@ -68,7 +68,10 @@ fn mark_always(types: &mut Types) {
                 let field = types.at(*id);
                 let is_struct = !field.is_pointer()
                     && (field.has_fields()
-                        || matches!(field.what(), What::Quantity | What::IntOrString | What::Any)
+                        || matches!(
+                            field.value_type(),
+                            ValueType::Quantity | ValueType::IntOrString | ValueType::Any
+                        )
                         || field.format() == "date-time");
                 !field.omits_zero() && (is_struct || !field.omits_empty())
             })
@@ -78,40 +81,40 @@ fn mark_always(types: &mut Types) {
     }
 }
 
-fn typed(types: &mut Types, text: &'static str) -> Node {
+fn typed(types: &mut Types, text: &'static str) -> TypeNode {
     if let Some(name) = text.strip_prefix('&') {
-        return Node { target: Some(Target::Here(types.names[name])), ..Node::default() };
+        return TypeNode { target: Some(TypeRef::Here(types.names[name])), ..TypeNode::default() };
     }
-    for (prefix, what) in [("[]", What::List), ("{}", What::Object)] {
+    for (prefix, value_type) in [("[]", ValueType::List), ("{}", ValueType::Object)] {
         if let Some(content) = text.strip_prefix(prefix) {
             let content = typed(types, content);
             let content = Some(content_id(types, content));
-            return Node { what, content, ..Node::default() };
+            return TypeNode { value_type, content, ..TypeNode::default() };
         }
     }
     let (name, format) = text.split_once(':').unwrap_or((text, ""));
-    let what = match name {
-        "string" => What::String,
-        "integer" => What::Integer,
-        "number" => What::Number,
-        "boolean" => What::Boolean,
-        "object" => What::Object,
-        _ => What::Any,
+    let value_type = match name {
+        "string" => ValueType::String,
+        "integer" => ValueType::Integer,
+        "number" => ValueType::Number,
+        "boolean" => ValueType::Boolean,
+        "object" => ValueType::Object,
+        _ => ValueType::Any,
     };
-    let mut node = Node { what, ..Node::default() };
+    let mut node = TypeNode { value_type, ..TypeNode::default() };
     node.attributes.format = Cow::Borrowed(format);
     node
 }
 
-/// A reference to a named type needs no node of its own.
-fn content_id(types: &mut Types, content: Node) -> NodeId {
+/// Returns the node of an element type; a reference to a named type needs none of its own.
+fn content_id(types: &mut Types, content: TypeNode) -> TypeId {
     match content.target {
-        Some(Target::Here(id)) => id,
-        Some(Target::BuiltIn(_)) | None => types.push(content),
+        Some(TypeRef::Here(id)) => id,
+        Some(TypeRef::BuiltIn(_)) | None => types.push(content),
     }
 }
 
-fn attribute(node: &mut Node, key: &str, value: &'static str) {
+fn attribute(node: &mut TypeNode, key: &str, value: &'static str) {
     let to = &mut node.attributes;
     match key {
         "go" => to.go = value,
@@ -148,7 +151,7 @@ pub(super) fn map_type(name: &str) -> Option<MapType> {
     }
 }
 
-/// The descriptions of a type and its fields, read at first use; the type's own is under the empty name.
+/// Returns the descriptions of a type and its fields, parsed at first use; the type's own has the empty name.
 pub fn descriptions(type_name: &str) -> Option<&'static BTreeMap<&'static str, String>> {
     type All = BTreeMap<&'static str, BTreeMap<&'static str, String>>;
     static ALL: OnceLock<All> = OnceLock::new();

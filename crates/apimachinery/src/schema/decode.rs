@@ -1,13 +1,12 @@
-//! Is a document an object of its kind, and what exactly does it say?
+//! Decodes documents as Kubernetes' typed decoding does.
 //!
-//! One pass along the shape does what Kubernetes' typed decoding does: it refuses values of the wrong type, notes
-//! unknown and duplicate fields in the order in which they stand, drops what Go would not write back, adds what Go
-//! writes even when it is unset, and brings quantities and moments into their canonical form. Without a shape it only
-//! notes duplicates.
+//! One pass along the shape rejects values of the wrong type, collects unknown and duplicate fields in document order, drops
+//! fields that Go would not serialize, adds those that Go serializes even when unset, and normalizes quantities and times.
+//! Without a shape it only collects duplicates.
 
 mod fill;
-mod notes;
 mod scalar;
+mod strict_errors;
 mod syntax;
 
 use std::cell::RefCell;
@@ -15,23 +14,23 @@ use std::cell::RefCell;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Shape, What};
+use super::{Shape, ValueType};
 use crate::depth::{MAX_DEPTH, MAX_STORED, TOO_DEEP};
 pub use fill::zero;
-pub use notes::Notes;
+pub use strict_errors::StrictErrors;
 
-/// A decoded document, and what strict decoding would refuse in it.
+/// A decoded document and its strict decoding errors.
 #[derive(Debug, Default, PartialEq)]
 pub struct Decoded {
     pub value: Value,
-    /// Such as `unknown field "spec.foo"`, in the order of the document; no more than [`Notes`] takes.
+    /// Such as `unknown field "spec.foo"`, in document order; limited by [`StrictErrors`].
     pub strict: Vec<String>,
 }
 
-/// Why a document cannot be decoded.
+/// The reason why a document cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON or YAML; worded as Go's parser does.
+    /// It is not JSON or YAML; in the wording of Go's parser.
     #[error("{0}")]
     Syntax(String),
     /// A value has the wrong type.
@@ -42,33 +41,33 @@ pub enum Error {
 /// Decodes JSON.
 pub fn json(text: &[u8], shape: Option<Shape<'_>>) -> Result<Decoded, Error> {
     let mut from = serde_json::Deserializer::from_slice(text);
-    let state = State::default();
-    let value = Place::root(&state, shape, MAX_DEPTH)
+    let state = DecodeState::default();
+    let value = Position::root(&state, shape, MAX_DEPTH)
         .deserialize(&mut from)
         .and_then(|value| from.end().map(|()| value))
-        .map_err(|_| Error::Syntax(syntax::complaint(text)))?;
+        .map_err(|_| Error::Syntax(syntax::syntax_error(text)))?;
     state.finish(value)
 }
 
-/// Decodes a document that is already in memory. Its depth was bounded as it came in; what was noted in it since then may
-/// be a little deeper.
+/// Decodes a document that is already in memory. Its depth was limited when it was received; managed fields added since then
+/// may be a little deeper.
 pub fn value(document: &Value, shape: Option<Shape<'_>>) -> Result<Decoded, Error> {
-    let state = State::default();
-    let value = Place::root(&state, shape, MAX_STORED)
+    let state = DecodeState::default();
+    let value = Position::root(&state, shape, MAX_STORED)
         .deserialize(document)
         .map_err(|error| Error::Syntax(error.to_string()))?;
     state.finish(value)
 }
 
-/// What a pass over a document has found so far.
+/// The results of a pass over a document so far.
 #[derive(Default)]
-struct State {
-    strict: RefCell<Notes>,
-    /// The first wrong type; decoding goes on after it, so that the rest is still parsed.
+struct DecodeState {
+    strict: RefCell<StrictErrors>,
+    /// The first type error; decoding continues, so that the rest is still parsed.
     error: RefCell<Option<String>>,
 }
 
-impl State {
+impl DecodeState {
     fn finish(self, value: Value) -> Result<Decoded, Error> {
         match self.error.into_inner() {
             Some(error) => Err(Error::Type(error)),
@@ -85,16 +84,16 @@ impl State {
     }
 }
 
-/// Where in the document the pass is. Places form a chain on the stack, so that paths cost nothing until needed.
+/// The position in the document. Positions form a chain on the stack, so that paths cost nothing until needed.
 #[derive(Clone, Copy)]
-struct Place<'p, 's> {
-    state: &'p State,
+struct Position<'p, 's> {
+    state: &'p DecodeState,
     shape: Option<Shape<'s>>,
-    /// The type of the content in Go, where it is not that of the shape: an item of a list, a value of a map.
+    /// The Go type of the value, where it is not that of the shape: an item of a list, a value of a map.
     go: &'p str,
     step: Step<'p>,
-    parent: Option<&'p Place<'p, 's>>,
-    /// How many objects and lists may still be nested here.
+    parent: Option<&'p Position<'p, 's>>,
+    /// How many more objects and lists may be nested here.
     levels: usize,
 }
 
@@ -106,17 +105,17 @@ enum Step<'p> {
     Item(usize),
 }
 
-impl<'p, 's> Place<'p, 's> {
-    fn root(state: &'p State, shape: Option<Shape<'s>>, levels: usize) -> Self {
+impl<'p, 's> Position<'p, 's> {
+    fn root(state: &'p DecodeState, shape: Option<Shape<'s>>, levels: usize) -> Self {
         Self { state, shape, go: "", step: Step::Root, parent: None, levels }
     }
 
-    /// Returns how many levels are left in an object or list that is here, unless that is too deep.
+    /// Returns how many levels an object or list here may contain, or an error if it is nested too deeply.
     fn levels_inside<E: serde::de::Error>(&self) -> Result<usize, E> {
         self.levels.checked_sub(1).ok_or_else(|| E::custom(TOO_DEEP))
     }
 
-    /// The path as strict errors write it: `spec.containers[0].name`.
+    /// Returns the path as strict errors format it: `spec.containers[0].name`.
     fn path(&self, leaf: &str) -> String {
         let mut path = self.parent.map(|p| p.path("")).unwrap_or_default();
         match self.step {
@@ -130,9 +129,9 @@ impl<'p, 's> Place<'p, 's> {
         path
     }
 
-    /// The path as Go's type errors write it: fields only, with the embedded structs between them.
+    /// Returns the path as Go's type errors format it: fields only, with the embedded structs between them.
     fn go_path(&self) -> String {
-        let mut path = self.parent.map(Place::go_path).unwrap_or_default();
+        let mut path = self.parent.map(Position::go_path).unwrap_or_default();
         if let Step::Field(name) = self.step {
             if let Some(through) = self.shape.map(Shape::through).filter(|t| !t.is_empty()) {
                 push(&mut path, through);
@@ -142,7 +141,7 @@ impl<'p, 's> Place<'p, 's> {
         path
     }
 
-    /// The name of the struct that the innermost field on the way here belongs to.
+    /// Returns the name of the struct that the innermost field of the path belongs to.
     fn struct_name(&self) -> &'static str {
         let mut at = self;
         while !matches!(at.step, Step::Field(_)) {
@@ -166,7 +165,7 @@ impl<'p, 's> Place<'p, 's> {
         });
     }
 
-    /// The type here as Go's errors name it.
+    /// Returns the type as Go's errors name it.
     fn go_type(&self) -> String {
         if !self.go.is_empty() {
             return self.go.trim_start_matches('*').to_owned();
@@ -187,7 +186,7 @@ fn push(path: &mut String, step: &str) {
     path.push_str(step);
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Position<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -195,7 +194,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Place<'_, '_> {
+impl<'de> Visitor<'de> for Position<'_, '_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -241,7 +240,7 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
         loop {
             let step = Step::Item(list.len());
             let parent = Some(&self);
-            let item = Place { state: self.state, shape: items, go, step, parent, levels };
+            let item = Position { state: self.state, shape: items, go, step, parent, levels };
             match from.next_element_seed(item)? {
                 Some(Value::Null) => list.push(items.map_or(Value::Null, zero)),
                 Some(value) => list.push(value),
@@ -258,12 +257,12 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
         if let Some(shape) = shape
             && !is_struct
             && values.is_none()
-            && shape.what() != What::Object
+            && shape.value_type() != ValueType::Object
             && !accepts_anything(shape)
         {
             self.wrong_kind("object");
         }
-        let here = Place { shape, ..self };
+        let here = Position { shape, ..self };
         let go = values.map(|values| element(&self.go_type(), values)).unwrap_or_default();
         let mut map = Map::new();
         while let Some(key) = from.next_key::<String>()? {
@@ -272,15 +271,15 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
             let go = if is_struct { "" } else { go.as_str() };
             if is_struct && field.is_none() {
                 self.state.note("unknown", || here.path(&key));
-                let ignored = State::default();
-                from.next_value_seed(Place::root(&ignored, None, levels))?;
+                let ignored = DecodeState::default();
+                from.next_value_seed(Position::root(&ignored, None, levels))?;
                 continue;
             }
             if map.contains_key(&key) {
                 self.state.note("duplicate", || here.path(&key));
             }
             let parent = Some(&here);
-            let place = Place { state: self.state, shape: field, go, step, parent, levels };
+            let place = Position { state: self.state, shape: field, go, step, parent, levels };
             let value = from.next_value_seed(place)?;
             let value = match (value, field) {
                 (Value::Null, Some(field)) if !is_struct => zero(field),
@@ -289,25 +288,25 @@ impl<'de> Visitor<'de> for Place<'_, '_> {
             map.insert(key, value);
         }
         if let Some(shape) = shape.filter(|_| is_struct) {
-            fill::settle(shape, &mut map);
+            fill::apply_omitempty(shape, &mut map);
         }
         Ok(Value::Object(map))
     }
 }
 
-impl Place<'_, '_> {
+impl Position<'_, '_> {
     fn wrong_kind(&self, found: &str) {
-        match self.shape.map(Shape::what) {
-            Some(What::Quantity) => {
+        match self.shape.map(Shape::value_type) {
+            Some(ValueType::Quantity) => {
                 self.state.refuse(|| api::quantity::QuantityError::Format.to_string());
             }
-            Some(What::IntOrString) => self.wrong_type(found, "int32"),
+            Some(ValueType::IntOrString) => self.wrong_type(found, "int32"),
             Some(_) | None => self.wrong_type(found, &self.go_type()),
         }
     }
 }
 
-/// A schema inside a CustomResourceDefinition may be given as an object where a boolean or a list would do too.
+/// Returns the schema's own shape where a CustomResourceDefinition also allows a boolean or a list.
 fn alternative(shape: Shape<'_>) -> Shape<'_> {
     let name = shape.name();
     match name.strip_suffix("OrBool").or_else(|| name.strip_suffix("OrArray")) {
@@ -317,10 +316,10 @@ fn alternative(shape: Shape<'_>) -> Shape<'_> {
 }
 
 fn accepts_anything(shape: Shape<'_>) -> bool {
-    shape.what() == What::Any
+    shape.value_type() == ValueType::Any
 }
 
-/// The type of an item of a list or a value of a map, as Go's errors name it.
+/// Returns the type of a list's item or a map's value, as Go's errors name it.
 fn element(go: &str, shape: Shape<'_>) -> String {
     if let Some(item) = go.strip_prefix("[]") {
         return item.to_owned();
@@ -328,16 +327,16 @@ fn element(go: &str, shape: Shape<'_>) -> String {
     if let Some((_, value)) = go.strip_prefix("map[").and_then(|g| g.split_once(']')) {
         return value.to_owned();
     }
-    match shape.what() {
-        What::String => "string".to_owned(),
-        What::Any
-        | What::Integer
-        | What::Number
-        | What::Boolean
-        | What::Object
-        | What::List
-        | What::Quantity
-        | What::IntOrString => {
+    match shape.value_type() {
+        ValueType::String => "string".to_owned(),
+        ValueType::Any
+        | ValueType::Integer
+        | ValueType::Number
+        | ValueType::Boolean
+        | ValueType::Object
+        | ValueType::List
+        | ValueType::Quantity
+        | ValueType::IntOrString => {
             format!("v1.{}", shape.name().rsplit('.').next().unwrap_or_default())
         }
     }

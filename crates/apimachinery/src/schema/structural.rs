@@ -1,7 +1,7 @@
-//! What does the schema of a custom resource say?
+//! The schema of a custom resource.
 //!
-//! The part of OpenAPI that a CustomResourceDefinition may use, in the form that pruning, defaulting and validation
-//! walk. Whether the schema is structural at all is checked when the definition is written.
+//! The part of OpenAPI that a CustomResourceDefinition may use, in the form that pruning, defaulting and validation walk.
+//! Whether the schema is structural is checked when the definition is written.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
-use super::{Node, NodeId, Target, Types, What, data};
+use super::{TypeId, TypeNode, TypeRef, Types, ValueType, data};
 
-/// The schema of one place in a custom resource.
+/// The schema of one value in a custom resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Structural {
@@ -25,7 +25,7 @@ pub struct Structural {
     pub required: Vec<String>,
     #[serde(rename = "enum")]
     pub values: Vec<Value>,
-    /// Absent and null are told apart.
+    /// Absent and null are distinct.
     #[serde(deserialize_with = "some")]
     pub default: Option<Value>,
     pub nullable: bool,
@@ -60,12 +60,12 @@ pub struct Structural {
     pub map_type: Option<String>,
     #[serde(rename = "x-kubernetes-validations")]
     pub rules: Vec<Value>,
-    /// The properties that have a default, so that the others are not looked at.
+    /// The properties that have a default, so that defaulting can skip the others.
     #[serde(skip)]
     pub defaulted: Vec<String>,
 }
 
-/// A schema, or whether anything goes.
+/// A schema, or whether any value is allowed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum OrBool {
@@ -73,7 +73,7 @@ pub enum OrBool {
     Schema(Box<Structural>),
 }
 
-/// One side of a range: the number, and whether it is itself outside.
+/// One bound of a range: the number, and whether the range excludes it.
 pub(super) type Bound = (f64, bool);
 
 fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
@@ -81,7 +81,7 @@ fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::E
 }
 
 impl Structural {
-    /// Reads a schema from a CustomResourceDefinition.
+    /// Parses a schema from a CustomResourceDefinition.
     pub fn read(schema: &Value) -> Result<Self, serde_json::Error> {
         let mut schema = Self::deserialize(schema)?;
         schema.note_defaults();
@@ -98,12 +98,12 @@ impl Structural {
         }
     }
 
-    /// The schema of a member of that name.
+    /// Returns the schema of a member.
     pub fn member(&self, name: &str) -> Option<&Structural> {
         self.properties.get(name).or_else(|| self.values_schema())
     }
 
-    /// The schema of the values of a map with arbitrary keys.
+    /// Returns the schema of the values of a map with arbitrary keys.
     pub fn values_schema(&self) -> Option<&Structural> {
         match &self.additional_properties {
             Some(OrBool::Schema(schema)) => Some(schema),
@@ -111,12 +111,12 @@ impl Structural {
         }
     }
 
-    /// Whether a map takes any key.
+    /// Returns whether a map allows any key.
     pub fn keeps_all(&self) -> bool {
         matches!(self.additional_properties, Some(OrBool::Bool(true)))
     }
 
-    /// Whether it or anything inside has rules in CEL.
+    /// Returns whether it or a nested schema has CEL rules.
     pub fn has_rules(&self) -> bool {
         let inside = |s: Option<&Structural>| s.is_some_and(Structural::has_rules);
         !self.rules.is_empty()
@@ -125,13 +125,13 @@ impl Structural {
             || inside(self.values_schema())
     }
 
-    /// Whether it says something about a value as a whole, by other schemas.
+    /// Returns whether it constrains a value as a whole with other schemas.
     pub fn combines(&self) -> bool {
         let lists = [&self.all_of, &self.any_of, &self.one_of];
         self.not.is_some() || lists.iter().any(|list| !list.is_empty())
     }
 
-    /// Whether it or anything inside has a default.
+    /// Returns whether it or a nested schema has a default.
     pub fn has_defaults(&self) -> bool {
         let inside = |s: Option<&Structural>| s.is_some_and(Structural::has_defaults);
         self.default.is_some()
@@ -140,7 +140,7 @@ impl Structural {
             || inside(self.values_schema())
     }
 
-    /// The bounds of a number.
+    /// Returns the bounds of a number.
     pub fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
         let bound = |n: &Option<Number>, exclusive| {
             n.as_ref().and_then(Number::as_f64).map(|n| (n, exclusive))
@@ -148,23 +148,23 @@ impl Structural {
         (bound(&self.minimum, self.exclusive_minimum), bound(&self.maximum, self.exclusive_maximum))
     }
 
-    /// Makes the shape of a custom resource with this schema.
+    /// Builds the types of a custom resource with this schema.
     pub fn shape(&self) -> Types {
         let mut types = Types::default();
         let mut root = node(self, &mut types, true);
-        root.what = What::Object;
+        root.value_type = ValueType::Object;
         types.push(root);
         types
     }
 }
 
-fn push(schema: &Structural, types: &mut Types) -> NodeId {
+fn push(schema: &Structural, types: &mut Types) -> TypeId {
     let node = node(schema, types, schema.is_embedded);
     types.push(node)
 }
 
-fn node(schema: &Structural, types: &mut Types, is_object_root: bool) -> Node {
-    let mut node = Node { what: what(schema), ..Node::default() };
+fn node(schema: &Structural, types: &mut Types, is_object_root: bool) -> TypeNode {
+    let mut node = TypeNode { value_type: value_type(schema), ..TypeNode::default() };
     for (name, property) in &schema.properties {
         let id = push(property, types);
         node.fields.push((Cow::Owned(name.clone()), id));
@@ -175,11 +175,11 @@ fn node(schema: &Structural, types: &mut Types, is_object_root: bool) -> Node {
     node.fields.sort();
     let content = schema.items.as_deref().or_else(|| schema.values_schema());
     node.content = content.map(|c| push(c, types));
-    if node.what == What::Object
+    if node.value_type == ValueType::Object
         && node.content.is_none()
         && matches!(schema.additional_properties, Some(OrBool::Bool(true)))
     {
-        node.content = Some(types.push(Node::default()));
+        node.content = Some(types.push(TypeNode::default()));
     }
     let to = &mut node.attributes;
     to.format = Cow::Owned(schema.format.clone());
@@ -192,30 +192,30 @@ fn node(schema: &Structural, types: &mut Types, is_object_root: bool) -> Node {
     node
 }
 
-/// A whole object has these fields whatever its schema says.
-fn add_object_fields(node: &mut Node, types: &mut Types) {
+/// Adds the fields that every object has, whatever its schema declares.
+fn add_object_fields(node: &mut TypeNode, types: &mut Types) {
     node.fields.retain(|(name, _)| !matches!(name.as_ref(), "apiVersion" | "kind" | "metadata"));
     for name in ["apiVersion", "kind"] {
-        let id = types.push(Node { what: What::String, ..Node::default() });
+        let id = types.push(TypeNode { value_type: ValueType::String, ..TypeNode::default() });
         node.fields.push((Cow::Borrowed(name), id));
     }
     let meta = Types::builtin().names["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"];
-    let id = types.push(Node { target: Some(Target::BuiltIn(meta)), ..Node::default() });
+    let id = types.push(TypeNode { target: Some(TypeRef::BuiltIn(meta)), ..TypeNode::default() });
     node.fields.push((Cow::Borrowed("metadata"), id));
 }
 
-fn what(schema: &Structural) -> What {
+fn value_type(schema: &Structural) -> ValueType {
     if schema.is_int_or_string {
-        return What::IntOrString;
+        return ValueType::IntOrString;
     }
     match schema.kind.as_str() {
-        "object" => What::Object,
-        "array" => What::List,
-        "string" => What::String,
-        "integer" => What::Integer,
-        "number" => What::Number,
-        "boolean" => What::Boolean,
-        _ => What::Any,
+        "object" => ValueType::Object,
+        "array" => ValueType::List,
+        "string" => ValueType::String,
+        "integer" => ValueType::Integer,
+        "number" => ValueType::Number,
+        "boolean" => ValueType::Boolean,
+        _ => ValueType::Any,
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         let types = Structural::read(&schema).unwrap().shape();
         let root = types.root().unwrap();
         let labels = root.field("metadata").and_then(|m| m.field("labels")).unwrap();
-        assert_eq!(labels.values().map(Shape::what), Some(What::String));
+        assert_eq!(labels.values().map(Shape::value_type), Some(ValueType::String));
         let ports = root.field("spec").and_then(|s| s.field("ports")).unwrap();
         assert_eq!(ports.list_type(), ListType::Map);
         assert_eq!(ports.list_keys(), ["name"]);

@@ -1,31 +1,34 @@
-//! How is a moment written?
+//! Parses and formats times.
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimeParser;
 
-/// Writes a moment given with any offset as Kubernetes stores it: UTC, whole seconds or, for `micros`, six decimals.
+use crate::quote::quote;
+
+/// Normalizes a time with any offset to Kubernetes' form: UTC, whole seconds or, for `micros`, six decimals.
 pub fn canonical(text: &str, micros: bool) -> Result<String, String> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let wrong = |at: &str, part: &str| {
         let layout =
             if micros { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
-        format!("parsing time {text:?} as {layout:?}: cannot parse {at:?} as {part:?}")
+        let [text, layout, at, part] = [text, layout, at, part].map(quote);
+        format!("parsing time {text} as {layout}: cannot parse {at} as {part}")
     };
     has_layout(text).map_err(|(at, part)| wrong(at, part))?;
     let moment: Timestamp = PARSER.parse_timestamp(text).map_err(|_| {
-        // Each part has its digits, so one of them is a number that no calendar has.
-        format!("parsing time {text:?}: day out of range")
+        // Each part has its digits, so one of them is out of range.
+        format!("parsing time {}: day out of range", quote(text))
     })?;
     Ok(write(moment, micros))
 }
 
-/// Writes a moment.
+/// Formats a time.
 pub fn write(moment: Timestamp, micros: bool) -> String {
     let format = if micros { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     moment.strftime(format).to_string()
 }
 
-/// Finds where a text leaves the layout of a moment: the rest from there, and the part that was expected.
+/// Finds where a text deviates from the layout of a time: the rest from there, and the part that was expected.
 fn has_layout(text: &str) -> Result<(), (&str, &'static str)> {
     let digits = |from: usize, count: usize, part: &'static str| {
         let rest = text.get(from..).unwrap_or_default();
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_stored_in_utc() {
+    fn times_are_stored_in_utc() {
         assert_eq!(canonical("2020-01-02T03:04:05+02:00", false).unwrap(), "2020-01-02T01:04:05Z");
         assert_eq!(
             canonical("2020-01-02T03:04:05.5Z", true).unwrap(),
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_told_where() {
+    fn errors_name_the_unexpected_part() {
         assert_eq!(
             canonical("x", false).unwrap_err(),
             r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#

@@ -1,48 +1,48 @@
-//! Does an object carry the field values a selector asks for?
+//! Field selectors.
 //!
-//! Only a few fields of each kind may be asked for. A field that is absent compares as its zero value.
+//! Only a few fields of each kind are selectable. An absent field compares as its zero value.
 
-use super::Invalid;
+use super::InvalidSelector;
 use crate::quote::quote;
 use serde_json::Value;
 use std::fmt;
 
-/// Which fields of a kind may be selected by.
+/// The selectable fields of a kind.
 #[derive(Clone, Copy, Debug)]
 pub enum Selectable<'a> {
-    /// A built-in kind, by the group, version and kind it is served as.
+    /// A built-in kind, by group and kind.
     Builtin { group: &'a str, kind: &'a str },
     /// A custom kind: its scope and its version's `selectableFields` as dotted paths without a leading dot.
     Custom { namespaced: bool, fields: &'a [String] },
 }
 
-/// A field selector: all of its terms hold for what it selects.
+/// A field selector: it matches objects that meet all of its terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct FieldSelector {
     terms: Vec<Term>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
-    /// As the caller wrote it.
+    /// The field as the client wrote it.
     field: String,
-    /// Where the value is found: the first of these paths that exists.
+    /// The paths of the value: the first that exists counts.
     paths: Vec<String>,
-    /// What an absent field compares as.
+    /// The value of an absent field.
     zero: &'static str,
     equal: bool,
     value: String,
 }
 
-impl Fields {
-    /// Reads the `fieldSelector` parameter for a kind.
-    pub fn parse(text: &str, selectable: Selectable<'_>) -> Result<Self, Invalid> {
+impl FieldSelector {
+    /// Parses the `fieldSelector` parameter for a kind.
+    pub fn parse(text: &str, selectable: Selectable<'_>) -> Result<Self, InvalidSelector> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
         let mut terms = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let Some((field, equal, value)) = split_term(part) else {
-                return Err(Invalid(format!(
+                return Err(InvalidSelector(format!(
                     "invalid selector: '{text}'; can't understand '{part}'"
                 )));
             };
@@ -52,15 +52,15 @@ impl Fields {
             let (paths, zero) = selectable.find(field)?;
             Ok(Term { field: field.to_owned(), paths, zero, equal, value })
         });
-        Ok(Self { terms: terms.collect::<Result<_, Invalid>>()? })
+        Ok(Self { terms: terms.collect::<Result<_, InvalidSelector>>()? })
     }
 
-    /// Tells whether this selects every object.
+    /// Returns whether this matches every object.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Tells the one value a field must have, when there is one.
+    /// Returns the one value that a field must have, if the selector requires one.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -68,19 +68,19 @@ impl Fields {
             .map(|term| term.value.as_str())
     }
 
-    /// Tells whether only the object's name and namespace are asked for, which need no look into the object.
+    /// Returns whether only the object's name and namespace are selected, which does not require decoding the object.
     pub fn is_name_only(&self) -> bool {
         self.terms
             .iter()
             .all(|term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace"))
     }
 
-    /// Tells whether an object is selected.
+    /// Returns whether an object matches.
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|term| term.matches(object))
     }
 
-    /// Tells whether an object of this name and namespace is selected, as far as those decide it.
+    /// Returns whether an object with this name and namespace may match.
     pub fn may_match(&self, namespace: Option<&str>, name: &str) -> bool {
         self.terms.iter().all(|term| match term.field.as_str() {
             "metadata.name" => (term.value == name) == term.equal,
@@ -90,7 +90,7 @@ impl Fields {
     }
 }
 
-impl fmt::Display for Fields {
+impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, term) in self.terms.iter().enumerate() {
             let operator = if term.equal { "=" } else { "!=" };
@@ -128,8 +128,8 @@ fn lookup<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 impl Selectable<'_> {
-    /// Finds where a field is kept and what it is when absent, or refuses it.
-    fn find(&self, field: &str) -> Result<(Vec<String>, &'static str), Invalid> {
+    /// Returns the paths of a field and its zero value, or rejects it.
+    fn find(&self, field: &str) -> Result<(Vec<String>, &'static str), InvalidSelector> {
         let plain = |known: bool| known.then(|| (vec![field.to_owned()], ""));
         let found = match self {
             Self::Custom { namespaced, fields } => plain(
@@ -139,7 +139,7 @@ impl Selectable<'_> {
             ),
             Self::Builtin { group, kind } => builtin(group, kind, field),
         };
-        found.ok_or_else(|| Invalid(self.refusal(field)))
+        found.ok_or_else(|| InvalidSelector(self.refusal(field)))
     }
 
     fn refusal(&self, field: &str) -> String {
@@ -159,7 +159,7 @@ impl Selectable<'_> {
     }
 }
 
-/// Tells whether a kind has selectable fields of its own.
+/// Returns whether a kind has selectable fields of its own.
 fn own_fields(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -212,7 +212,7 @@ fn builtin(group: &str, kind: &str, field: &str) -> Option<(Vec<String>, &'stati
     }
 }
 
-/// Finds an event's field in both of the forms events are served in.
+/// Returns the paths of an event's field in both API groups.
 fn event_paths(field: &str) -> Option<(Vec<String>, &'static str)> {
     let paths = match field {
         "reason" | "type" => vec![field.to_owned()],
@@ -253,7 +253,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits at the first operator into field, whether it must be equal, and the escaped value.
+/// Splits at the first operator into field, whether it requires equality, and the escaped value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     for (index, _) in term.char_indices() {
         for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
@@ -265,7 +265,7 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     None
 }
 
-fn unescape(value: &str) -> Result<String, Invalid> {
+fn unescape(value: &str) -> Result<String, InvalidSelector> {
     let mut out = String::with_capacity(value.len());
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
@@ -274,13 +274,13 @@ fn unescape(value: &str) -> Result<String, Invalid> {
                 Some(c @ ('\\' | ',' | '=')) => out.push(c),
                 other => {
                     let sequence = other.map(String::from).unwrap_or_default();
-                    return Err(Invalid(format!(
+                    return Err(InvalidSelector(format!(
                         "invalid field selector: invalid escape sequence: \\{sequence}"
                     )));
                 }
             },
             ',' | '=' => {
-                return Err(Invalid(format!(
+                return Err(InvalidSelector(format!(
                     "invalid field selector: unescaped character in value: {}",
                     c as u32
                 )));
@@ -299,7 +299,7 @@ mod tests {
     const POD: Selectable<'static> = Selectable::Builtin { group: "", kind: "Pod" };
 
     #[test]
-    fn terms_compare_with_the_objects_fields() {
+    fn terms_are_compared_with_fields() {
         let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x", "hostNetwork": true},
                          "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}});
         for (selector, selected) in [
@@ -314,7 +314,11 @@ mod tests {
             ("status.nominatedNodeName=", true),
             ("status.phase!=Failed,status.phase!=Succeeded", true),
         ] {
-            assert_eq!(Fields::parse(selector, POD).unwrap().matches(&pod), selected, "{selector}");
+            assert_eq!(
+                FieldSelector::parse(selector, POD).unwrap().matches(&pod),
+                selected,
+                "{selector}"
+            );
         }
     }
 
@@ -322,24 +326,26 @@ mod tests {
     fn absent_fields_compare_as_zero() {
         let node = Selectable::Builtin { group: "", kind: "Node" };
         let job = Selectable::Builtin { group: "batch", kind: "Job" };
-        assert!(Fields::parse("spec.unschedulable=false", node).unwrap().matches(&json!({})));
-        assert!(!Fields::parse("spec.unschedulable=", node).unwrap().matches(&json!({})));
-        assert!(Fields::parse("status.successful=0", job).unwrap().matches(&json!({})));
         assert!(
-            Fields::parse("status.successful=2", job)
+            FieldSelector::parse("spec.unschedulable=false", node).unwrap().matches(&json!({}))
+        );
+        assert!(!FieldSelector::parse("spec.unschedulable=", node).unwrap().matches(&json!({})));
+        assert!(FieldSelector::parse("status.successful=0", job).unwrap().matches(&json!({})));
+        assert!(
+            FieldSelector::parse("status.successful=2", job)
                 .unwrap()
                 .matches(&json!({"status": {"succeeded": 2}}))
         );
     }
 
     #[test]
-    fn fields_that_cannot_be_selected_are_refused_in_the_real_words() {
+    fn messages_about_unsupported_fields_match_kube_apiserver() {
         let custom = ["spec.color".to_owned()];
         let custom = Selectable::Custom { namespaced: false, fields: &custom };
         let deployment = Selectable::Builtin { group: "apps", kind: "Deployment" };
         let job = Selectable::Builtin { group: "batch", kind: "Job" };
         assert!(
-            Fields::parse("spec.color=red", custom)
+            FieldSelector::parse("spec.color=red", custom)
                 .unwrap()
                 .matches(&json!({"spec": {"color": "red"}}))
         );
@@ -356,25 +362,28 @@ mod tests {
             ("metadata.name=a\\b", POD, "invalid field selector: invalid escape sequence: \\b"),
             ("metadata.name=a=b", POD, "invalid field selector: unescaped character in value: 61"),
         ] {
-            assert_eq!(Fields::parse(selector, kind).unwrap_err().0, message);
+            assert_eq!(FieldSelector::parse(selector, kind).unwrap_err().0, message);
         }
     }
 
     #[test]
-    fn events_are_selected_in_both_forms() {
+    fn events_of_both_groups_are_selected() {
         let core = json!({"involvedObject": {"kind": "Pod", "name": "a"}, "source": {"component": "kubelet"}});
         let new =
             json!({"regarding": {"kind": "Pod", "name": "a"}, "reportingController": "kubelet"});
         for event in [core, new] {
             let group = Selectable::Builtin { group: "", kind: "Event" };
-            let selector = Fields::parse(
+            let selector = FieldSelector::parse(
                 "involvedObject.kind=Pod,involvedObject.name=a,source=kubelet",
                 group,
             )
             .unwrap();
             assert!(selector.matches(&event), "{event}");
             let group = Selectable::Builtin { group: "events.k8s.io", kind: "Event" };
-            assert!(Fields::parse("regarding.name=a", group).unwrap().matches(&event), "{event}");
+            assert!(
+                FieldSelector::parse("regarding.name=a", group).unwrap().matches(&event),
+                "{event}"
+            );
         }
     }
 }

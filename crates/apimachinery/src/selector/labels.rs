@@ -1,6 +1,6 @@
-//! Does an object carry the labels a selector asks for?
+//! Label selectors.
 
-use super::Invalid;
+use super::InvalidSelector;
 use super::lexer::{Token, tokens};
 use super::syntax::{check_key, check_value};
 use crate::quote::quote;
@@ -30,33 +30,33 @@ pub struct Requirement {
     values: Vec<String>,
 }
 
-/// A label selector: all of its requirements hold for what it selects.
+/// A label selector: it matches objects that meet all of its requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
+pub struct LabelSelector {
     requirements: Vec<Requirement>,
     nothing: bool,
 }
 
-impl Labels {
-    /// Selects everything.
+impl LabelSelector {
+    /// Returns a selector that matches everything.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Selects nothing, as a selector that is absent from an object does.
+    /// Returns a selector that matches nothing, as an absent selector does.
     pub fn nothing() -> Self {
         Self { requirements: Vec::new(), nothing: true }
     }
 
-    /// Reads the text form, as in the `labelSelector` parameter.
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
+    /// Parses the text form, as in the `labelSelector` parameter.
+    pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
         let mut requirements = Parser { tokens: tokens(text), at: 0 }.requirements()?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements, nothing: false })
     }
 
-    /// Reads a `LabelSelector` object: nothing when absent, everything when empty.
-    pub fn from_object(selector: Option<&Value>) -> Result<Self, Invalid> {
+    /// Parses a `LabelSelector` object: an absent one matches nothing, an empty one everything.
+    pub fn from_object(selector: Option<&Value>) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.filter(|s| !s.is_null()) else { return Ok(Self::nothing()) };
         let mut requirements = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
@@ -70,7 +70,7 @@ impl Labels {
         Ok(Self { requirements, nothing: false })
     }
 
-    /// Reads a plain map of labels, as in a ReplicationController's selector.
+    /// Converts a plain map of labels, as in a ReplicationController's selector.
     pub fn from_map(labels: &Map<String, Value>) -> Self {
         let requirements = labels
             .iter()
@@ -83,17 +83,17 @@ impl Labels {
         Self { requirements, nothing: false }
     }
 
-    /// Tells whether this selects every object.
+    /// Returns whether this matches every object.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Tells whether an object with these labels is selected.
+    /// Returns whether an object with these labels matches.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
         self.matches_with(|key| labels.and_then(|all| all.get(key)).and_then(Value::as_str))
     }
 
-    /// Tells whether an object is selected, its labels given by a function.
+    /// Returns whether an object matches whose labels a function returns.
     pub fn matches_with<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing
             && self
@@ -102,15 +102,19 @@ impl Labels {
                 .all(|requirement| requirement.matches(label(&requirement.key)))
     }
 
-    /// Tells whether an object is selected by its `metadata.labels`.
+    /// Returns whether an object matches by its `metadata.labels`.
     pub fn matches_object(&self, object: &Value) -> bool {
         self.matches(object["metadata"]["labels"].as_object())
     }
 }
 
 impl Requirement {
-    /// Builds a requirement, refusing what the operator or the label rules do not allow.
-    pub fn new(key: String, operator: Operator, values: Vec<String>) -> Result<Self, Invalid> {
+    /// Builds a requirement, or rejects values that the operator or the label syntax do not allow.
+    pub fn new(
+        key: String,
+        operator: Operator,
+        values: Vec<String>,
+    ) -> Result<Self, InvalidSelector> {
         let mut problems = Vec::new();
         if let Err(problem) = check_key("key", &key) {
             problems.push(problem.0);
@@ -123,12 +127,12 @@ impl Requirement {
         }
         match problems.len() {
             0 => Ok(Self { key, operator, values }),
-            1 => Err(Invalid(problems.remove(0))),
-            _ => Err(Invalid(format!("[{}]", problems.join(", ")))),
+            1 => Err(InvalidSelector(problems.remove(0))),
+            _ => Err(InvalidSelector(format!("[{}]", problems.join(", ")))),
         }
     }
 
-    fn from_expression(expression: &Value) -> Result<Self, Invalid> {
+    fn from_expression(expression: &Value) -> Result<Self, InvalidSelector> {
         let operator = expression["operator"].as_str().unwrap_or_default();
         let operator = match operator {
             "In" => Operator::In,
@@ -136,7 +140,7 @@ impl Requirement {
             "Exists" => Operator::Exists,
             "DoesNotExist" => Operator::DoesNotExist,
             other => {
-                return Err(Invalid(format!(
+                return Err(InvalidSelector(format!(
                     "{} is not a valid label selector operator",
                     quote(other)
                 )));
@@ -200,7 +204,7 @@ fn values_problem(operator: Operator, values: &[String]) -> Option<String> {
     Some(format!("values: Invalid value: {}: {wrong}", Value::from(values.to_vec())))
 }
 
-impl fmt::Display for Labels {
+impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements.iter().enumerate() {
             write!(f, "{}{requirement}", if index == 0 { "" } else { "," })?;
@@ -235,7 +239,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Looks at the next token; `in` and `notin` are words like others wherever an operator cannot stand.
+    /// Returns the next token without consuming it; `in` and `notin` are identifiers wherever an operator cannot be.
     fn peek(&self) -> (Token, &'a str) {
         match self.tokens.get(self.at).copied().unwrap_or((Token::End, "")) {
             (Token::In | Token::NotIn, literal) => (Token::Identifier, literal),
@@ -249,7 +253,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn requirements(&mut self) -> Result<Vec<Requirement>, Invalid> {
+    fn requirements(&mut self) -> Result<Vec<Requirement>, InvalidSelector> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
@@ -261,7 +265,8 @@ impl<'a> Parser<'a> {
             }
             let requirement = self.requirement();
             requirements.push(
-                requirement.map_err(|e| Invalid(format!("unable to parse requirement: {e}")))?,
+                requirement
+                    .map_err(|e| InvalidSelector(format!("unable to parse requirement: {e}")))?,
             );
             match self.next() {
                 (Token::End, _) => return Ok(requirements),
@@ -276,7 +281,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, Invalid> {
+    fn requirement(&mut self) -> Result<Requirement, InvalidSelector> {
         let (mut token, mut key) = self.next();
         let absent = token == Token::Not;
         if absent {
@@ -306,7 +311,7 @@ impl<'a> Parser<'a> {
         Requirement::new(key.to_owned(), operator, values.into_iter().map(str::to_owned).collect())
     }
 
-    fn operator(&mut self) -> Result<Operator, Invalid> {
+    fn operator(&mut self) -> Result<Operator, InvalidSelector> {
         let (token, literal) = self.tokens.get(self.at).copied().unwrap_or((Token::End, ""));
         self.at += 1;
         match token {
@@ -326,7 +331,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn exact(&mut self) -> Result<&'a str, Invalid> {
+    fn exact(&mut self) -> Result<&'a str, InvalidSelector> {
         if matches!(self.peek().0, Token::End | Token::Comma) {
             return Ok("");
         }
@@ -336,7 +341,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn set(&mut self) -> Result<BTreeSet<&'a str>, Invalid> {
+    fn set(&mut self) -> Result<BTreeSet<&'a str>, InvalidSelector> {
         let (token, literal) = self.next();
         if token != Token::Open {
             return expected(literal, " expected: '('");
@@ -351,8 +356,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads the members up to the closing bracket; a comma with nothing beside it stands for the empty value.
-    fn members(&mut self) -> Result<BTreeSet<&'a str>, Invalid> {
+    /// Parses the members up to the closing parenthesis; a comma with nothing beside it is the empty value.
+    fn members(&mut self) -> Result<BTreeSet<&'a str>, InvalidSelector> {
         let mut members = BTreeSet::new();
         loop {
             match self.next() {
@@ -381,8 +386,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn expected<T>(found: &str, wanted: &str) -> Result<T, Invalid> {
-    Err(Invalid(format!("found '{found}'{wanted}")))
+fn expected<T>(found: &str, wanted: &str) -> Result<T, InvalidSelector> {
+    Err(InvalidSelector(format!("found '{found}'{wanted}")))
 }
 
 #[cfg(test)]
@@ -391,7 +396,7 @@ mod tests {
     use serde_json::json;
 
     fn selects(selector: &str, labels: &Value) -> bool {
-        Labels::parse(selector).unwrap().matches(labels.as_object())
+        LabelSelector::parse(selector).unwrap().matches(labels.as_object())
     }
 
     #[test]
@@ -421,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_selectors_are_refused_in_the_real_words() {
+    fn messages_about_invalid_selectors_match_kube_apiserver() {
         for (selector, message) in [
             (
                 "a b",
@@ -437,9 +442,9 @@ mod tests {
                 "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
             ),
         ] {
-            assert_eq!(Labels::parse(selector).unwrap_err().0, message, "{selector}");
+            assert_eq!(LabelSelector::parse(selector).unwrap_err().0, message, "{selector}");
         }
-        let long = Labels::parse("-a").unwrap_err().0;
+        let long = LabelSelector::parse("-a").unwrap_err().0;
         assert!(
             long.starts_with(
                 "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must"
@@ -449,17 +454,17 @@ mod tests {
     }
 
     #[test]
-    fn selector_objects_select_like_their_text() {
+    fn selector_objects_match_like_their_text() {
         let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [
             {"key": "tier", "operator": "In", "values": ["b", "a"]}, {"key": "old", "operator": "DoesNotExist"}]});
-        let selector = Labels::from_object(Some(&selector)).unwrap();
+        let selector = LabelSelector::from_object(Some(&selector)).unwrap();
         assert_eq!(selector.to_string(), "app=web,!old,tier in (a,b)");
         assert!(selector.matches(json!({"app": "web", "tier": "a"}).as_object()));
         assert!(!selector.matches(json!({"app": "web", "tier": "a", "old": ""}).as_object()));
-        assert!(!Labels::from_object(None).unwrap().matches(None));
-        assert!(Labels::from_object(Some(&json!({}))).unwrap().matches(None));
+        assert!(!LabelSelector::from_object(None).unwrap().matches(None));
+        assert!(LabelSelector::from_object(Some(&json!({}))).unwrap().matches(None));
         let bad = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
-        let bad = Labels::from_object(Some(&bad)).unwrap_err();
+        let bad = LabelSelector::from_object(Some(&bad)).unwrap_err();
         assert_eq!(bad.0, "\"Near\" is not a valid label selector operator");
     }
 }

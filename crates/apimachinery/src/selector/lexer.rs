@@ -1,4 +1,4 @@
-//! Into which tokens does a label selector's text fall?
+//! Splits a label selector into tokens.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
@@ -45,7 +45,7 @@ pub(super) fn tokens(text: &str) -> Vec<(Token, &str)> {
             at += 1;
         }
         let literal = &text[start..at];
-        // The NUL that ends an identifier is swallowed with it.
+        // The NUL that ends an identifier is consumed with it.
         if bytes.get(at) == Some(&0) {
             at += 1;
         }
@@ -62,7 +62,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Reads the longest operator or bracket at the start of `bytes`.
+/// Reads the longest operator or parenthesis at the start of `bytes`.
 fn symbol(bytes: &[u8]) -> Option<(Token, usize)> {
     let found = match bytes {
         [b'=', b'=', ..] => (Token::DoubleEquals, 2),

@@ -1,6 +1,6 @@
-//! Is this a label key, a label value: and if not, in which words is that said?
+//! Validates label keys and values in selectors.
 
-use super::Invalid;
+use super::InvalidSelector;
 use crate::quote::quote;
 
 const NAME: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -8,21 +8,25 @@ const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 
-/// Refuses what is not a label key; `field` is where the message says it was found.
-pub(super) fn check_key(field: &str, key: &str) -> Result<(), Invalid> {
+/// Rejects an invalid label key; `field` is the path in the message.
+pub(super) fn check_key(field: &str, key: &str) -> Result<(), InvalidSelector> {
     refuse(field, key, &key_problems(key))
 }
 
-/// Refuses what is not a label value; `field` is where the message says it was found.
-pub(super) fn check_value(field: &str, value: &str) -> Result<(), Invalid> {
+/// Rejects an invalid label value; `field` is the path in the message.
+pub(super) fn check_value(field: &str, value: &str) -> Result<(), InvalidSelector> {
     refuse(field, value, &value_problems(value))
 }
 
-fn refuse(field: &str, text: &str, problems: &[String]) -> Result<(), Invalid> {
+fn refuse(field: &str, text: &str, problems: &[String]) -> Result<(), InvalidSelector> {
     if problems.is_empty() {
         return Ok(());
     }
-    Err(Invalid(format!("{field}: Invalid value: {}: {}", quote(text), problems.join("; "))))
+    Err(InvalidSelector(format!(
+        "{field}: Invalid value: {}: {}",
+        quote(text),
+        problems.join("; ")
+    )))
 }
 
 fn key_problems(key: &str) -> Vec<String> {
@@ -96,7 +100,7 @@ fn is_dns_label(text: &str) -> bool {
     edges_and_middle(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit(), |b| b == b'-')
 }
 
-/// Tells whether the text is made of `edge` bytes, with `inner` bytes allowed anywhere but first and last.
+/// Returns whether the text consists of `edge` bytes, with `inner` bytes allowed anywhere but first and last.
 fn edges_and_middle(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else { return false };

@@ -1,9 +1,9 @@
-//! How long ago was that, in few letters?
+//! Formats ages as kubectl does.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Says how long ago a time in an object was.
+/// Formats the time since a timestamp of an object.
 pub(super) fn since(time: &Value, now: Timestamp) -> String {
     match moment(time) {
         Some(then) => human(
@@ -15,12 +15,12 @@ pub(super) fn since(time: &Value, now: Timestamp) -> String {
     }
 }
 
-/// Reads a time in an object.
+/// Parses a timestamp of an object.
 pub(super) fn moment(time: &Value) -> Option<Timestamp> {
     time.as_str()?.parse().ok()
 }
 
-/// Says a number of seconds with the two units that matter.
+/// Formats a number of seconds with its two largest units.
 pub(super) fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let days = hours / 24;
@@ -28,7 +28,7 @@ pub(super) fn human(seconds: i64) -> String {
         0 => format!("{big}{unit}"),
         _ => format!("{big}{unit}{small}{rest}"),
     };
-    // The machine's clock may be a second behind the one that wrote the time.
+    // This machine's clock may be a second behind the one that wrote the time.
     match seconds {
         ..-1 => "<invalid>".into(),
         -1 => "0s".into(),
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_kubectl_shows_them() {
+    fn durations_are_formatted_as_in_kubectl() {
         for (seconds, shown) in [
             (-5, "<invalid>"),
             (-1, "0s"),

@@ -1,12 +1,12 @@
-//! What stands in the cells of a built-in kind's row?
+//! Builds the cells of a built-in kind's row.
 
 use super::{age, cluster, network, pod, storage, workloads};
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Makes the cells of one object.
-pub(super) fn of(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+/// Builds the cells of one object.
+pub(super) fn for_object(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let row = Row { object, now };
     match (group, kind) {
         ("", "Pod") => pod::cells(row),
@@ -21,7 +21,7 @@ pub(super) fn of(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec
     }
 }
 
-/// An object on its way to a row.
+/// An object and the current time, from which cells are built.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) object: &'a Value,
@@ -29,7 +29,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Finds a value by a pointer such as `/spec/replicas`.
+    /// Returns the value at a JSON pointer such as `/spec/replicas`.
     pub(super) fn at(self, path: &str) -> &'a Value {
         self.object.pointer(path).unwrap_or(&Value::Null)
     }
@@ -49,7 +49,7 @@ impl<'a> Row<'a> {
         self.at(path).as_i64().unwrap_or_default()
     }
 
-    pub(super) fn truth(self, path: &str) -> bool {
+    pub(super) fn boolean(self, path: &str) -> bool {
         self.at(path).as_bool().unwrap_or_default()
     }
 
@@ -66,7 +66,7 @@ impl<'a> Row<'a> {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn is_going(self) -> bool {
+    pub(super) fn is_terminating(self) -> bool {
         !self.at("/metadata/deletionTimestamp").is_null()
     }
 
@@ -82,7 +82,7 @@ impl<'a> Row<'a> {
         age::since(self.at(path), self.now)
     }
 
-    /// Tells the status of a condition.
+    /// Returns the status of a condition.
     pub(super) fn condition(self, kind: &str) -> Option<&'a str> {
         let conditions = self.list("/status/conditions").iter();
         conditions
@@ -90,7 +90,7 @@ impl<'a> Row<'a> {
             .find_map(|condition| condition["status"].as_str())
     }
 
-    /// Lists the names and the images of the containers at a path.
+    /// Returns the names and the images of the containers at a path.
     pub(super) fn containers(self, path: &str) -> [Value; 2] {
         let join = |field: &str| {
             let texts = self
@@ -102,15 +102,15 @@ impl<'a> Row<'a> {
         [join("name"), join("image")]
     }
 
-    /// Shows a plain map of labels.
+    /// Formats a plain map of labels.
     pub(super) fn labels(self, path: &str) -> Value {
-        let labels = self.at(path).as_object().map(Labels::from_map).unwrap_or_default();
+        let labels = self.at(path).as_object().map(LabelSelector::from_map).unwrap_or_default();
         json!(or_none(labels.to_string()))
     }
 
-    /// Shows a label selector.
+    /// Formats a label selector.
     pub(super) fn selector(self, path: &str) -> Value {
-        match Labels::from_object(Some(self.at(path))) {
+        match LabelSelector::from_object(Some(self.at(path))) {
             Ok(selector) => json!(or_none(selector.to_string())),
             Err(_) => json!("<error>"),
         }
@@ -121,13 +121,13 @@ pub(super) fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".into() } else { text }
 }
 
-/// Joins the first few, and says how many more there are.
+/// Joins the first few, followed by the number of remaining ones.
 pub(super) fn first_few(texts: &[String], most: usize, count: usize) -> String {
     let shown = texts[..texts.len().min(most)].join(",");
     if count > most { format!("{shown} + {} more...", count - most) } else { shown }
 }
 
-/// Shows a number or a text, such as a count or a percentage.
+/// Formats a number or a string, such as a count or a percentage.
 pub(super) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

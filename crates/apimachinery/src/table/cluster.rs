@@ -1,11 +1,11 @@
-//! How are nodes, namespaces, events, settings and rights shown?
+//! Cells of nodes, namespaces, events, configuration and RBAC.
 
 use super::age;
 use super::cells::{Row, or_none, plain as shown};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Makes the cells of all other kinds.
+/// Builds the cells of all other kinds.
 pub(super) fn cells(group: &str, kind: &str, row: Row<'_>) -> Vec<Value> {
     match kind {
         "Node" if group.is_empty() => node(row),
@@ -33,7 +33,7 @@ pub(super) fn cells(group: &str, kind: &str, row: Row<'_>) -> Vec<Value> {
         "PriorityClass" => vec![
             row.name(),
             json!(row.number("/value")),
-            json!(row.truth("/globalDefault")),
+            json!(row.boolean("/globalDefault")),
             row.age(),
             json!(row.text("/preemptionPolicy")),
         ],
@@ -48,7 +48,7 @@ pub(super) fn cells(group: &str, kind: &str, row: Row<'_>) -> Vec<Value> {
     }
 }
 
-/// Shows only a name and a time.
+/// Builds the cells of a kind without a printer: a name and a time.
 pub(super) fn plain(row: Row<'_>) -> Vec<Value> {
     vec![row.name(), json!(row.text("/metadata/creationTimestamp"))]
 }
@@ -59,7 +59,7 @@ fn node(row: Row<'_>) -> Vec<Value> {
         Some(_) => "NotReady".to_owned(),
         None => "Unknown".to_owned(),
     };
-    if row.truth("/spec/unschedulable") {
+    if row.boolean("/spec/unschedulable") {
         status.push_str(",SchedulingDisabled");
     }
     let address = |kind: &str| {
@@ -101,7 +101,7 @@ fn roles(row: Row<'_>) -> String {
     or_none(roles.into_iter().collect::<Vec<_>>().join(","))
 }
 
-/// Shows an event in either of the forms it is served in.
+/// Builds the cells of an event in either API group.
 fn event(row: Row<'_>) -> Vec<Value> {
     let either =
         |one: &'static str, other: &'static str| if row.at(one).is_null() { other } else { one };
@@ -184,7 +184,7 @@ fn autoscaler(row: Row<'_>) -> Vec<Value> {
 
 fn targets(row: Row<'_>) -> String {
     let metrics = row.list("/spec/metrics");
-    // autoscaling/v1 knows one metric only, and has fields of its own for it.
+    // autoscaling/v1 has one metric only, in fields of its own.
     if let Some(target) = row.at("/spec/targetCPUUtilizationPercentage").as_i64() {
         let current = row.at("/status/currentCPUUtilizationPercentage").as_i64();
         let current = current.map_or_else(|| "<unknown>".into(), |current| format!("{current}%"));

@@ -1,6 +1,6 @@
-//! Which columns does a built-in kind have?
+//! The columns of the built-in kinds.
 //!
-//! Where the real server describes a column by the field it shows, so do we: the published description is looked up.
+//! Where kube-apiserver describes a column by the field it shows, the field's published description is used.
 
 use crate::schema::descriptions;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ pub(super) struct Column {
     name: &'static str,
     kind: &'static str,
     format: &'static str,
-    /// Columns above zero are shown only when asked for more.
+    /// Columns above zero are only shown with `-o wide`.
     priority: i32,
-    /// A sentence, or `@` and the type and field that are shown.
+    /// A sentence, or `@` followed by the type and field that are shown.
     about: &'static str,
 }
 
@@ -37,11 +37,11 @@ const fn wide(name: &'static str, about: &'static str) -> Column {
     column(name, "string", 1, about)
 }
 
-const fn whole(name: &'static str, about: &'static str) -> Column {
+const fn integer(name: &'static str, about: &'static str) -> Column {
     column(name, "integer", 0, about)
 }
 
-const fn truth(name: &'static str, about: &'static str) -> Column {
+const fn boolean(name: &'static str, about: &'static str) -> Column {
     column(name, "boolean", 0, about)
 }
 
@@ -61,7 +61,7 @@ impl Column {
     }
 }
 
-/// Finds what a column's `about` says.
+/// Resolves a column's `about`.
 pub(super) fn description(about: &str) -> String {
     let Some((name, field)) = about.strip_prefix('@').and_then(|about| about.split_once(' '))
     else {
@@ -74,12 +74,12 @@ pub(super) fn description(about: &str) -> String {
     descriptions(&name).and_then(|fields| fields.get(field)).cloned().unwrap_or_default()
 }
 
-/// Finds the columns of a kind; a kind without a printer of its own shows name and time.
-pub(super) fn of(group: &str, kind: &str) -> &'static [Column] {
+/// Returns the columns of a kind; a kind without a printer shows name and time.
+pub(super) fn for_kind(group: &str, kind: &str) -> &'static [Column] {
     own(group, kind).unwrap_or(&[NAME, CREATED])
 }
 
-/// Tells whether a kind has columns of its own.
+/// Returns whether a kind has columns of its own.
 pub(super) fn has_printer(group: &str, kind: &str) -> bool {
     own(group, kind).is_some()
 }
@@ -90,9 +90,9 @@ fn own(group: &str, kind: &str) -> Option<&'static [Column]> {
 
 #[rustfmt::skip]
 static COLUMNS: &[(&str, &str, &[Column])] = &[
-    ("", "Namespace", &[NAME, text("Status", "Whether the namespace is in use or going away."), AGE]),
-    ("", "Node", &[NAME, text("Status", "Whether the node is ready, and open to pods."), text("Roles", "What the node is for."), AGE, text("Version", "@core.v1.NodeSystemInfo kubeletVersion"), wide("Internal-IP", "@core.v1.NodeStatus addresses"), wide("External-IP", "@core.v1.NodeStatus addresses"), wide("OS-Image", "@core.v1.NodeSystemInfo osImage"), wide("Kernel-Version", "@core.v1.NodeSystemInfo kernelVersion"), wide("Container-Runtime", "@core.v1.NodeSystemInfo containerRuntimeVersion")]),
-    ("", "Pod", &[NAME, text("Ready", "How many containers are ready, of all."), text("Status", "What the containers are doing, in a word."), text("Restarts", "How often containers were restarted, and when last."), AGE, wide("IP", "@core.v1.PodStatus podIP"), wide("Node", "@core.v1.PodSpec nodeName"), wide("Nominated Node", "@core.v1.PodStatus nominatedNodeName"), wide("Readiness Gates", "@core.v1.PodSpec readinessGates")]),
+    ("", "Namespace", &[NAME, text("Status", "The phase of the namespace."), AGE]),
+    ("", "Node", &[NAME, text("Status", "Whether the node is ready, and open to pods."), text("Roles", "ValueType the node is for."), AGE, text("Version", "@core.v1.NodeSystemInfo kubeletVersion"), wide("Internal-IP", "@core.v1.NodeStatus addresses"), wide("External-IP", "@core.v1.NodeStatus addresses"), wide("OS-Image", "@core.v1.NodeSystemInfo osImage"), wide("Kernel-Version", "@core.v1.NodeSystemInfo kernelVersion"), wide("Container-Runtime", "@core.v1.NodeSystemInfo containerRuntimeVersion")]),
+    ("", "Pod", &[NAME, text("Ready", "How many containers are ready, of all."), text("Status", "ValueType the containers are doing, in a word."), text("Restarts", "How often containers were restarted, and when last."), AGE, wide("IP", "@core.v1.PodStatus podIP"), wide("Node", "@core.v1.PodSpec nodeName"), wide("Nominated Node", "@core.v1.PodStatus nominatedNodeName"), wide("Readiness Gates", "@core.v1.PodSpec readinessGates")]),
     ("", "Event", &[text("Last Seen", "@core.v1.Event lastTimestamp"), text("Type", "@core.v1.Event type"), text("Reason", "@core.v1.Event reason"), text("Object", "@core.v1.Event involvedObject"), wide("Subobject", "@core.v1.ObjectReference fieldPath"), wide("Source", "@core.v1.Event source"), text("Message", "@core.v1.Event message"), wide("First Seen", "@core.v1.Event firstTimestamp"), wide("Count", "@core.v1.Event count"), named(wide("Name", "@ObjectMeta name"))]),
     ("", "ConfigMap", &[NAME, text("Data", "@core.v1.ConfigMap data"), AGE]),
     ("", "Secret", &[NAME, text("Type", "@core.v1.Secret type"), text("Data", "@core.v1.Secret data"), AGE]),
@@ -100,25 +100,25 @@ static COLUMNS: &[(&str, &str, &[Column])] = &[
     ("", "ServiceAccount", &[NAME, AGE]),
     ("", "Endpoints", &[NAME, text("Endpoints", "@core.v1.Endpoints subsets"), AGE]),
     ("", "PodTemplate", &[NAME, text("Containers", "The names of the containers."), text("Images", "The images of the containers."), text("Pod Labels", "The labels of the pods.")]),
-    ("", "ReplicationController", &[NAME, whole("Desired", "@core.v1.ReplicationControllerSpec replicas"), whole("Current", "@core.v1.ReplicationControllerStatus replicas"), whole("Ready", "@core.v1.ReplicationControllerStatus readyReplicas"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@core.v1.ReplicationControllerSpec selector")]),
-    ("", "ResourceQuota", &[NAME, text("Request", "What is used of each limit on requests."), text("Limit", "What is used of each limit on limits."), AGE]),
+    ("", "ReplicationController", &[NAME, integer("Desired", "@core.v1.ReplicationControllerSpec replicas"), integer("Current", "@core.v1.ReplicationControllerStatus replicas"), integer("Ready", "@core.v1.ReplicationControllerStatus readyReplicas"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@core.v1.ReplicationControllerSpec selector")]),
+    ("", "ResourceQuota", &[NAME, text("Request", "ValueType is used of each limit on requests."), text("Limit", "ValueType is used of each limit on limits."), AGE]),
     ("", "PersistentVolume", &[NAME, text("Capacity", "@core.v1.PersistentVolumeSpec capacity"), text("Access Modes", "@core.v1.PersistentVolumeSpec accessModes"), text("Reclaim Policy", "@core.v1.PersistentVolumeSpec persistentVolumeReclaimPolicy"), text("Status", "@core.v1.PersistentVolumeStatus phase"), text("Claim", "@core.v1.PersistentVolumeSpec claimRef"), text("StorageClass", "The storage class."), text("VolumeAttributesClass", "The volume attributes class."), text("Reason", "@core.v1.PersistentVolumeStatus reason"), AGE, wide("VolumeMode", "@core.v1.PersistentVolumeSpec volumeMode")]),
     ("", "PersistentVolumeClaim", &[NAME, text("Status", "@core.v1.PersistentVolumeClaimStatus phase"), text("Volume", "@core.v1.PersistentVolumeClaimSpec volumeName"), text("Capacity", "@core.v1.PersistentVolumeClaimStatus capacity"), text("Access Modes", "@core.v1.PersistentVolumeClaimStatus accessModes"), text("StorageClass", "The storage class."), text("VolumeAttributesClass", "The volume attributes class."), AGE, wide("VolumeMode", "@core.v1.PersistentVolumeClaimSpec volumeMode")]),
     ("apps", "Deployment", &[NAME, text("Ready", "How many pods are ready, of those wanted."), text("Up-to-date", "@apps.v1.DeploymentStatus updatedReplicas"), text("Available", "@apps.v1.DeploymentStatus availableReplicas"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@apps.v1.DeploymentSpec selector")]),
-    ("apps", "ReplicaSet", &[NAME, whole("Desired", "@apps.v1.ReplicaSetSpec replicas"), whole("Current", "@apps.v1.ReplicaSetStatus replicas"), whole("Ready", "@apps.v1.ReplicaSetStatus readyReplicas"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@apps.v1.ReplicaSetSpec selector")]),
-    ("apps", "DaemonSet", &[NAME, whole("Desired", "@apps.v1.DaemonSetStatus desiredNumberScheduled"), whole("Current", "@apps.v1.DaemonSetStatus currentNumberScheduled"), whole("Ready", "@apps.v1.DaemonSetStatus numberReady"), whole("Up-to-date", "@apps.v1.DaemonSetStatus updatedNumberScheduled"), whole("Available", "@apps.v1.DaemonSetStatus numberAvailable"), text("Node Selector", "@core.v1.PodSpec nodeSelector"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@apps.v1.DaemonSetSpec selector")]),
+    ("apps", "ReplicaSet", &[NAME, integer("Desired", "@apps.v1.ReplicaSetSpec replicas"), integer("Current", "@apps.v1.ReplicaSetStatus replicas"), integer("Ready", "@apps.v1.ReplicaSetStatus readyReplicas"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@apps.v1.ReplicaSetSpec selector")]),
+    ("apps", "DaemonSet", &[NAME, integer("Desired", "@apps.v1.DaemonSetStatus desiredNumberScheduled"), integer("Current", "@apps.v1.DaemonSetStatus currentNumberScheduled"), integer("Ready", "@apps.v1.DaemonSetStatus numberReady"), integer("Up-to-date", "@apps.v1.DaemonSetStatus updatedNumberScheduled"), integer("Available", "@apps.v1.DaemonSetStatus numberAvailable"), text("Node Selector", "@core.v1.PodSpec nodeSelector"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@apps.v1.DaemonSetSpec selector")]),
     ("apps", "StatefulSet", &[NAME, text("Ready", "How many pods are ready, of those wanted."), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers.")]),
     ("apps", "ControllerRevision", &[NAME, text("Controller", "The owner."), text("Revision", "@apps.v1.ControllerRevision revision"), AGE]),
     ("batch", "Job", &[NAME, text("Status", "Where the job stands."), text("Completions", "@batch.v1.JobStatus succeeded"), text("Duration", "How long the job took, or has taken so far."), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@batch.v1.JobSpec selector")]),
-    ("batch", "CronJob", &[NAME, text("Schedule", "@batch.v1.CronJobSpec schedule"), text("Timezone", "@batch.v1.CronJobSpec timeZone"), truth("Suspend", "@batch.v1.CronJobSpec suspend"), whole("Active", "@batch.v1.CronJobStatus active"), text("Last Schedule", "@batch.v1.CronJobStatus lastScheduleTime"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@batch.v1.JobSpec selector")]),
-    ("policy", "PodDisruptionBudget", &[NAME, text("Min Available", "How many pods must stay."), text("Max Unavailable", "How many pods may be away."), whole("Allowed Disruptions", "How many pods may be disrupted now."), AGE]),
+    ("batch", "CronJob", &[NAME, text("Schedule", "@batch.v1.CronJobSpec schedule"), text("Timezone", "@batch.v1.CronJobSpec timeZone"), boolean("Suspend", "@batch.v1.CronJobSpec suspend"), integer("Active", "@batch.v1.CronJobStatus active"), text("Last Schedule", "@batch.v1.CronJobStatus lastScheduleTime"), AGE, wide("Containers", "The names of the containers."), wide("Images", "The images of the containers."), wide("Selector", "@batch.v1.JobSpec selector")]),
+    ("policy", "PodDisruptionBudget", &[NAME, text("Min Available", "How many pods must stay."), text("Max Unavailable", "How many pods may be away."), integer("Allowed Disruptions", "How many pods may be disrupted now."), AGE]),
     ("coordination.k8s.io", "Lease", &[NAME, text("Holder", "@coordination.v1.LeaseSpec holderIdentity"), AGE]),
     ("events.k8s.io", "Event", &[text("Last Seen", "@core.v1.Event lastTimestamp"), text("Type", "@core.v1.Event type"), text("Reason", "@core.v1.Event reason"), text("Object", "@core.v1.Event involvedObject"), wide("Subobject", "@core.v1.ObjectReference fieldPath"), wide("Source", "@core.v1.Event source"), text("Message", "@core.v1.Event message"), wide("First Seen", "@core.v1.Event firstTimestamp"), wide("Count", "@core.v1.Event count"), named(wide("Name", "@ObjectMeta name"))]),
-    ("scheduling.k8s.io", "PriorityClass", &[NAME, whole("Value", "@scheduling.v1.PriorityClass value"), truth("Global-Default", "@scheduling.v1.PriorityClass globalDefault"), AGE, text("PreemptionPolicy", "@scheduling.v1.PriorityClass preemptionPolicy")]),
+    ("scheduling.k8s.io", "PriorityClass", &[NAME, integer("Value", "@scheduling.v1.PriorityClass value"), boolean("Global-Default", "@scheduling.v1.PriorityClass globalDefault"), AGE, text("PreemptionPolicy", "@scheduling.v1.PriorityClass preemptionPolicy")]),
     ("storage.k8s.io", "StorageClass", &[NAME, text("Provisioner", "@storage.v1.StorageClass provisioner"), text("ReclaimPolicy", "@storage.v1.StorageClass reclaimPolicy"), text("VolumeBindingMode", "@storage.v1.StorageClass volumeBindingMode"), text("AllowVolumeExpansion", "@storage.v1.StorageClass allowVolumeExpansion"), AGE]),
-    ("storage.k8s.io", "CSINode", &[NAME, whole("Drivers", "How many drivers there are on the node."), AGE]),
-    ("storage.k8s.io", "VolumeAttachment", &[NAME, named(text("Attacher", "@storage.v1.VolumeAttachmentSpec attacher")), text("PV", "@storage.v1.VolumeAttachmentSource persistentVolumeName"), text("Node", "@storage.v1.VolumeAttachmentSpec nodeName"), truth("Attached", "@storage.v1.VolumeAttachmentStatus attached"), AGE]),
-    ("storage.k8s.io", "CSIDriver", &[NAME, truth("AttachRequired", "@storage.v1.CSIDriverSpec attachRequired"), truth("PodInfoOnMount", "@storage.v1.CSIDriverSpec podInfoOnMount"), truth("StorageCapacity", "@storage.v1.CSIDriverSpec storageCapacity"), text("TokenRequests", "@storage.v1.CSIDriverSpec tokenRequests"), truth("RequiresRepublish", "@storage.v1.CSIDriverSpec requiresRepublish"), text("Modes", "@storage.v1.CSIDriverSpec volumeLifecycleModes"), AGE]),
+    ("storage.k8s.io", "CSINode", &[NAME, integer("Drivers", "How many drivers there are on the node."), AGE]),
+    ("storage.k8s.io", "VolumeAttachment", &[NAME, named(text("Attacher", "@storage.v1.VolumeAttachmentSpec attacher")), text("PV", "@storage.v1.VolumeAttachmentSource persistentVolumeName"), text("Node", "@storage.v1.VolumeAttachmentSpec nodeName"), boolean("Attached", "@storage.v1.VolumeAttachmentStatus attached"), AGE]),
+    ("storage.k8s.io", "CSIDriver", &[NAME, boolean("AttachRequired", "@storage.v1.CSIDriverSpec attachRequired"), boolean("PodInfoOnMount", "@storage.v1.CSIDriverSpec podInfoOnMount"), boolean("StorageCapacity", "@storage.v1.CSIDriverSpec storageCapacity"), text("TokenRequests", "@storage.v1.CSIDriverSpec tokenRequests"), boolean("RequiresRepublish", "@storage.v1.CSIDriverSpec requiresRepublish"), text("Modes", "@storage.v1.CSIDriverSpec volumeLifecycleModes"), AGE]),
     ("autoscaling", "HorizontalPodAutoscaler", &[NAME, text("Reference", "@autoscaling.v2.HorizontalPodAutoscalerSpec scaleTargetRef"), text("Targets", "@autoscaling.v2.HorizontalPodAutoscalerSpec metrics"), text("MinPods", "@autoscaling.v1.HorizontalPodAutoscalerSpec minReplicas"), text("MaxPods", "@autoscaling.v2.HorizontalPodAutoscalerSpec maxReplicas"), text("Replicas", "@autoscaling.v2.HorizontalPodAutoscalerStatus currentReplicas"), AGE]),
     ("discovery.k8s.io", "EndpointSlice", &[NAME, text("AddressType", "@discovery.v1.EndpointSlice addressType"), text("Ports", "@discovery.v1.EndpointSlice ports"), text("Endpoints", "@discovery.v1.EndpointSlice endpoints"), AGE]),
     ("networking.k8s.io", "Ingress", &[NAME, text("Class", "The ingress class."), text("Hosts", "The hosts the rules are for."), text("Address", "Where the ingress answers."), text("Ports", "The ports it answers on."), AGE]),
@@ -126,10 +126,10 @@ static COLUMNS: &[(&str, &str, &[Column])] = &[
     ("networking.k8s.io", "IngressClass", &[NAME, text("Controller", "Who carries ingresses of this class out."), text("Parameters", "Where more settings are."), AGE]),
     ("node.k8s.io", "RuntimeClass", &[NAME, text("Handler", ""), AGE]),
     ("certificates.k8s.io", "CertificateSigningRequest", &[NAME, AGE, text("SignerName", "Who is to sign."), text("Requestor", "Who asked."), text("RequestedDuration", "@certificates.v1.CertificateSigningRequestSpec expirationSeconds"), text("Condition", "Whether it was approved, and issued.")]),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", &[NAME, whole("Webhooks", "How many webhooks there are."), AGE]),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", &[NAME, whole("Webhooks", "How many webhooks there are."), AGE]),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", &[NAME, integer("Webhooks", "How many webhooks there are."), AGE]),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", &[NAME, integer("Webhooks", "How many webhooks there are."), AGE]),
     ("apiregistration.k8s.io", "APIService", &[NAME, text("Service", "The service behind the API."), text("Available", "Whether the API answers."), AGE]),
     ("rbac.authorization.k8s.io", "RoleBinding", &[NAME, text("Role", "The role it gives."), AGE, wide("Users", "The users among the subjects."), wide("Groups", "The groups among the subjects."), wide("ServiceAccounts", "The service accounts among the subjects.")]),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding", &[NAME, text("Role", "The role it gives."), AGE, wide("Users", "The users among the subjects."), wide("Groups", "The groups among the subjects."), wide("ServiceAccounts", "The service accounts among the subjects.")]),
-    ("autoscaling", "Scale", &[text("Name", "@ObjectMeta name"), whole("Desired", "@autoscaling.v1.ScaleSpec replicas"), whole("Available", "@autoscaling.v1.ScaleStatus replicas"), AGE]),
+    ("autoscaling", "Scale", &[text("Name", "@ObjectMeta name"), integer("Desired", "@autoscaling.v1.ScaleSpec replicas"), integer("Available", "@autoscaling.v1.ScaleStatus replicas"), AGE]),
 ];

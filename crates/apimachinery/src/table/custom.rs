@@ -1,4 +1,4 @@
-//! How is a custom kind shown?
+//! Columns and cells of custom kinds.
 
 use super::columns::description;
 use super::{age, jsonpath};
@@ -17,7 +17,7 @@ pub struct PrinterColumn {
 }
 
 impl PrinterColumn {
-    /// Reads the `additionalPrinterColumns` of a version; without any, the age is shown.
+    /// Parses the `additionalPrinterColumns` of a version; without any, the age is shown.
     pub fn all(version: &Value) -> Vec<Self> {
         let declared =
             version["additionalPrinterColumns"].as_array().map_or(&[][..], Vec::as_slice);
@@ -27,7 +27,7 @@ impl PrinterColumn {
             let age = json!({"name": "Age", "type": "date", "jsonPath": path, "description": description});
             return Self::read(&age).into_iter().collect();
         }
-        // A path that cannot be read ends the columns, as it does on the real server.
+        // An invalid path ends the columns, as in kube-apiserver.
         declared.iter().map_while(Self::read).collect()
     }
 
@@ -62,7 +62,7 @@ impl PrinterColumn {
                 json!(whole)
             }
             ("number", Value::Number(number)) => json!(number.as_f64()),
-            ("boolean", Value::Bool(truth)) => json!(truth),
+            ("boolean", Value::Bool(boolean)) => json!(boolean),
             ("date", Value::String(text)) => match age::moment(value) {
                 Some(_) => json!(age::since(value, now)),
                 None if text.is_empty() || text == "null" => json!("<unknown>"),
@@ -73,7 +73,7 @@ impl PrinterColumn {
     }
 }
 
-/// Describes the columns, the name first.
+/// Builds the column definitions, the name first.
 pub(super) fn definitions(columns: &[PrinterColumn]) -> Value {
     let name = json!({
         "name": "Name", "type": "string", "format": "name", "description": description("@ObjectMeta name"), "priority": 0,
@@ -90,7 +90,7 @@ pub(super) fn definitions(columns: &[PrinterColumn]) -> Value {
     std::iter::once(name).chain(own).collect()
 }
 
-/// Makes the cells, the name first.
+/// Builds the cells, the name first.
 pub(super) fn cells(columns: &[PrinterColumn], object: &Value, now: Timestamp) -> Vec<Value> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let own = columns.iter().map(|column| column.cell(object, now));

@@ -1,11 +1,11 @@
-//! What does a column's JSONPath find in an object?
+//! The subset of JSONPath that printer columns use.
 //!
-//! The part of JSONPath that columns use: members by name, items by index or all of them, and items that a comparison
-//! picks, as in `.status.conditions[?(@.type=="Ready")].status`.
+//! Supports members by name, items by index or all of them, and filters such as
+//! `.status.conditions[?(@.type=="Ready")].status`.
 
 use serde_json::Value;
 
-/// A path that has been read.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Path {
     steps: Vec<Step>,
@@ -20,7 +20,7 @@ enum Step {
 }
 
 impl Path {
-    /// Reads a path; `None` when it makes no sense or asks for more than columns may.
+    /// Parses a path; `None` when it is invalid or uses more than columns may.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let mut rest =
@@ -35,13 +35,13 @@ impl Path {
         Some(Self { steps })
     }
 
-    /// Finds the first value at the path.
+    /// Returns the first value at the path.
     pub(super) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         find(&self.steps, object)
     }
 }
 
-/// Reads one step off the front of a path.
+/// Parses one step off the front of a path.
 fn step(text: &str) -> Option<(Option<Step>, &str)> {
     if let Some(rest) = text.strip_prefix('.') {
         let (name, rest) = name(rest);
@@ -61,7 +61,7 @@ fn step(text: &str) -> Option<(Option<Step>, &str)> {
     if name.is_empty() { None } else { Some((Some(Step::Member(name)), rest)) }
 }
 
-/// Reads a name, in which a backslash takes the next character as it is.
+/// Parses a name, in which a backslash escapes the next character.
 fn name(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -75,7 +75,7 @@ fn name(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Finds the bracket that closes, outside of quotes.
+/// Finds the closing bracket, outside of quotes.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (index, c) in text.char_indices() {
@@ -141,12 +141,12 @@ fn find<'a>(steps: &[Step], at: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// Prints a value the way a column of strings shows it.
+/// Formats a value as a column of strings shows it.
 pub(super) fn print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),
-        // Lists and maps are shown as JSON.
+        // Lists and maps are formatted as JSON.
         other => other.to_string(),
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_find_members_items_and_picked_items() {
+    fn paths_find_members_items_and_filtered_items() {
         let object = json!({"spec": {"a.b": 1, "list": [1, 2, 3]}, "status": {"conditions": [
             {"type": "A", "status": "False"}, {"type": "Ready", "status": "True"}]}});
         for (path, found) in [

@@ -1,10 +1,10 @@
-//! How are services and what is behind them shown?
+//! Cells of services, endpoints, ingresses and network policies.
 
 use super::cells::{Row, first_few, or_none};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Makes the cells of a networking kind.
+/// Builds the cells of a networking kind.
 pub(super) fn cells(kind: &str, row: Row<'_>) -> Vec<Value> {
     match kind {
         "Service" => service(row),
@@ -119,7 +119,7 @@ fn ingress(row: Row<'_>) -> Vec<Value> {
         .collect();
     let hosts = match hosts.len() {
         0 => "*".into(),
-        // Rules without a host count among those that are not shown.
+        // Rules without a host count towards the hosts that are not shown.
         3.. => first_few(&hosts, 3, rules.len()),
         _ => hosts.join(","),
     };

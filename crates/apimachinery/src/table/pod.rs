@@ -1,26 +1,26 @@
-//! What is a pod doing, in one word?
+//! Cells of pods.
 
 use super::age;
 use super::cells::Row;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Makes a pod's cells.
+/// Builds a pod's cells.
 pub(super) fn cells(row: Row<'_>) -> Vec<Value> {
-    let story = Story::of(row);
-    let restarts = match story.last_restart_at {
-        Some(at) if story.restarts != 0 => {
+    let summary = PodSummary::from_row(row);
+    let restarts = match summary.last_restart_at {
+        Some(at) if summary.restarts != 0 => {
             let ago = age::human(row.now.as_second() - at.as_second());
-            format!("{} ({ago} ago)", story.restarts)
+            format!("{} ({ago} ago)", summary.restarts)
         }
-        _ => story.restarts.to_string(),
+        _ => summary.restarts.to_string(),
     };
     let ip =
         row.list("/status/podIPs").first().and_then(|ip| ip["ip"].as_str()).unwrap_or_default();
     vec![
         row.name(),
-        json!(format!("{}/{}", story.ready, story.total)),
-        json!(story.reason),
+        json!(format!("{}/{}", summary.ready, summary.total)),
+        json!(summary.reason),
         json!(restarts),
         row.age(),
         json!(if ip.is_empty() { "<none>" } else { ip }),
@@ -30,7 +30,7 @@ pub(super) fn cells(row: Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// Tells whether a pod is through, as a condition of its row.
+/// Returns the row's `Completed` condition of a finished pod.
 pub(super) fn conditions(pod: &Value) -> Option<Value> {
     let message = match pod["status"]["phase"].as_str()? {
         "Succeeded" => "The pod has completed successfully.",
@@ -53,7 +53,7 @@ fn readiness_gates(row: Row<'_>) -> String {
     format!("{}/{}", gates.iter().filter(is_open).count(), gates.len())
 }
 
-struct Story {
+struct PodSummary {
     reason: String,
     ready: usize,
     total: usize,
@@ -61,8 +61,8 @@ struct Story {
     last_restart_at: Option<Timestamp>,
 }
 
-impl Story {
-    fn of(row: Row<'_>) -> Self {
+impl PodSummary {
+    fn from_row(row: Row<'_>) -> Self {
         let phase = row.text("/status/phase");
         let mut reason = row.text_or("/status/reason", phase).to_owned();
         let is_gated = |c: &Value| c["type"] == "PodScheduled" && c["reason"] == "SchedulingGated";
@@ -75,17 +75,17 @@ impl Story {
             .filter(|c| c["restartPolicy"] == "Always")
             .count();
         let total = row.list("/spec/containers").len() + sidecars;
-        let mut story = Self { reason, ready: 0, total, restarts: 0, last_restart_at: None };
-        let initializing = story.read_init(row);
+        let mut summary = Self { reason, ready: 0, total, restarts: 0, last_restart_at: None };
+        let initializing = summary.read_init(row);
         if !initializing || row.condition("Initialized") == Some("True") {
-            story.read_containers(row);
+            summary.read_containers(row);
         }
-        if row.is_going() && row.text("/status/reason") == "NodeLost" {
-            story.reason = "Unknown".into();
-        } else if row.is_going() && !matches!(phase, "Succeeded" | "Failed") {
-            story.reason = "Terminating".into();
+        if row.is_terminating() && row.text("/status/reason") == "NodeLost" {
+            summary.reason = "Unknown".into();
+        } else if row.is_terminating() && !matches!(phase, "Succeeded" | "Failed") {
+            summary.reason = "Terminating".into();
         }
-        story
+        summary
     }
 
     fn count_restart(&mut self, container: &Value) {
@@ -94,7 +94,7 @@ impl Story {
         self.last_restart_at = self.last_restart_at.max(ended_at);
     }
 
-    /// Reads the init containers up to the first that is not through, and tells whether there is one.
+    /// Summarizes the init containers up to the first unfinished one; returns whether there is one.
     fn read_init(&mut self, row: Row<'_>) -> bool {
         let specs = row.list("/spec/initContainers");
         let mut of_sidecars = (0, None);
@@ -157,7 +157,7 @@ impl Story {
                 self.ready += 1;
             }
         }
-        // One container that is done says nothing about a pod in which others run.
+        // One completed container does not make a pod Completed while others run.
         if self.reason == "Completed" {
             if has_running && row.condition("Ready") == Some("True") {
                 self.reason = "Running".into();

@@ -1,11 +1,11 @@
-//! How are volumes and where they come from shown?
+//! Cells of volumes, claims and storage classes.
 
 use super::cells::Row;
 use serde_json::{Value, json};
 
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Makes the cells of a storage kind.
+/// Builds the cells of a storage kind.
 pub(super) fn cells(kind: &str, row: Row<'_>) -> Vec<Value> {
     match kind {
         "PersistentVolume" => volume(row),
@@ -18,7 +18,7 @@ pub(super) fn cells(kind: &str, row: Row<'_>) -> Vec<Value> {
             json!(row.text("/spec/attacher")),
             json!(row.text("/spec/source/persistentVolumeName")),
             json!(row.text("/spec/nodeName")),
-            json!(row.truth("/status/attached")),
+            json!(row.boolean("/status/attached")),
             row.age(),
         ],
         _ => super::cluster::plain(row),
@@ -26,7 +26,7 @@ pub(super) fn cells(kind: &str, row: Row<'_>) -> Vec<Value> {
 }
 
 fn phase(row: Row<'_>) -> Value {
-    json!(if row.is_going() { "Terminating" } else { row.text("/status/phase") })
+    json!(if row.is_terminating() { "Terminating" } else { row.text("/status/phase") })
 }
 
 fn storage_class(row: Row<'_>) -> Value {
@@ -34,7 +34,7 @@ fn storage_class(row: Row<'_>) -> Value {
     json!(old.unwrap_or_else(|| row.text("/spec/storageClassName")))
 }
 
-/// Shows each access mode once, in the usual order.
+/// Formats each access mode once, in the usual order.
 fn modes(row: Row<'_>, path: &str) -> Value {
     let short = [
         ("ReadWriteOnce", "RWO"),
@@ -102,7 +102,7 @@ fn class(row: Row<'_>) -> Vec<Value> {
         json!(row.text("/provisioner")),
         json!(row.text_or("/reclaimPolicy", "Delete")),
         json!(row.text_or("/volumeBindingMode", "Immediate")),
-        json!(row.truth("/allowVolumeExpansion")),
+        json!(row.boolean("/allowVolumeExpansion")),
         row.age(),
     ]
 }
@@ -120,10 +120,10 @@ fn driver(row: Row<'_>) -> Vec<Value> {
     vec![
         row.name(),
         json!(row.at("/spec/attachRequired").as_bool().unwrap_or(true)),
-        json!(row.truth("/spec/podInfoOnMount")),
-        json!(row.truth("/spec/storageCapacity")),
+        json!(row.boolean("/spec/podInfoOnMount")),
+        json!(row.boolean("/spec/storageCapacity")),
         json!(tokens),
-        json!(row.truth("/spec/requiresRepublish")),
+        json!(row.boolean("/spec/requiresRepublish")),
         json!(super::cells::or_none(modes)),
         row.age(),
     ]

@@ -15,7 +15,7 @@ fn cells(group: &str, kind: &str, object: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_pods_status_is_what_its_containers_do() {
+fn a_pods_status_summarizes_its_containers() {
     for (status, deleted, ready, shown, restarts) in [
         (json!({"phase": "Pending"}), false, "0/1", "Pending", "0"),
         (json!({"phase": "Failed", "reason": "Evicted"}), false, "0/1", "Evicted", "0"),
@@ -73,7 +73,7 @@ fn a_pods_status_is_what_its_containers_do() {
 }
 
 #[test]
-fn rows_of_many_kinds_have_the_real_cells() {
+fn cells_of_many_kinds_match_kube_apiserver() {
     let name = json!({"name": "n"});
     for (group, kind, object, wanted) in [
         (

@@ -1,4 +1,4 @@
-//! How are workloads shown?
+//! Cells of workloads.
 
 use super::age;
 use super::cells::Row;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const CONTAINERS: &str = "/spec/template/spec/containers";
 
-/// Tells whether a kind is shown here.
+/// Returns whether a kind is a workload.
 pub(super) fn has(kind: &str) -> bool {
     matches!(
         kind,
@@ -22,7 +22,7 @@ pub(super) fn has(kind: &str) -> bool {
     )
 }
 
-/// Makes a workload's cells.
+/// Builds a workload's cells.
 pub(super) fn cells(kind: &str, row: Row<'_>) -> Vec<Value> {
     match kind {
         "Deployment" => deployment(row),
@@ -112,7 +112,7 @@ fn job(row: Row<'_>) -> Vec<Value> {
         "Complete"
     } else if has("Failed") {
         "Failed"
-    } else if row.is_going() {
+    } else if row.is_terminating() {
         "Terminating"
     } else {
         let open = ["Suspended", "FailureTarget", "SuccessCriteriaMet"];
@@ -139,7 +139,7 @@ fn cron_job(row: Row<'_>) -> Vec<Value> {
         row.name(),
         json!(row.text("/spec/schedule")),
         json!(row.text_or("/spec/timeZone", "<none>")),
-        json!(if row.truth("/spec/suspend") { "True" } else { "False" }),
+        json!(if row.boolean("/spec/suspend") { "True" } else { "False" }),
         json!(row.count("/status/active")),
         json!(last),
         row.age(),

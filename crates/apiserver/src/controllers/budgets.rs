@@ -1,6 +1,6 @@
-//! How many pods may be disrupted now?
+//! The status of PodDisruptionBudgets.
 //!
-//! A budget's status is worked out again whenever a budget or a pod of its namespace changes.
+//! The budgets of a namespace are recomputed whenever a budget, a pod or a workload in it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use tokio::time::Instant;
 use crate::core::Core;
 use crate::rest::internal;
 use apimachinery::resource::{Resource, split_key};
-use apimachinery::selector::Labels;
+use apimachinery::selector::LabelSelector;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
-/// How long an eviction may take to show in the pod.
-const EVICTION_WITHIN: Duration = Duration::from_secs(120);
+/// How long an eviction counts as pending while its pod is not being deleted.
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The namespaces whose budgets are to be worked out again.
+/// The namespaces whose budgets must be recomputed.
 #[derive(Default)]
 pub(super) struct Budgets {
-    to_see: BTreeSet<String>,
-    /// When an eviction that does not show in its pod no longer counts.
-    look_again: Option<Instant>,
+    dirty: BTreeSet<String>,
+    /// When pending evictions may have timed out.
+    recheck_at: Option<Instant>,
 }
 
 impl Budgets {
-    /// Takes notice of an object.
-    pub(super) fn note(&mut self, collection: &str, key: &str) {
+    /// Marks the namespace of an object if the object affects budgets.
+    pub(super) fn observe(&mut self, collection: &str, key: &str) {
         let counts = matches!(
             collection,
             "pods"
@@ -40,22 +40,22 @@ impl Budgets {
                 | "replicationcontrollers"
         );
         if counts && let (Some(namespace), _) = split_key(key) {
-            self.to_see.insert(namespace.to_owned());
+            self.dirty.insert(namespace.to_owned());
         }
     }
 
-    pub(super) fn wake_at(&self) -> Option<Instant> {
-        self.look_again
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.recheck_at
     }
 
-    /// Works out the budgets of the namespaces in which something changed.
-    pub(super) async fn work(&mut self, core: &Arc<Core>) {
-        if self.look_again.is_some_and(|at| at <= Instant::now()) {
-            self.look_again = None;
+    /// Recomputes the budgets of the marked namespaces.
+    pub(super) async fn reconcile(&mut self, core: &Arc<Core>) {
+        if self.recheck_at.is_some_and(|at| at <= Instant::now()) {
+            self.recheck_at = None;
             core.store
-                .each_of(BUDGETS, |key, _| self.to_see.extend(split_key(key).0.map(str::to_owned)));
+                .each_of(BUDGETS, |key, _| self.dirty.extend(split_key(key).0.map(str::to_owned)));
         }
-        for namespace in std::mem::take(&mut self.to_see) {
+        for namespace in std::mem::take(&mut self.dirty) {
             let budgets = list(core, BUDGETS, &namespace, "policy/v1", "PodDisruptionBudget");
             if budgets.is_empty() {
                 continue;
@@ -64,7 +64,7 @@ impl Budgets {
             for budget in budgets {
                 let status = status(core, &budget, &pods, &namespace);
                 if status["disruptedPods"].as_object().is_some_and(|d| !d.is_empty()) {
-                    self.look_again = Some(Instant::now() + EVICTION_WITHIN);
+                    self.recheck_at = Some(Instant::now() + EVICTION_TIMEOUT);
                 }
                 store(core, &namespace, &budget, status).await;
             }
@@ -90,7 +90,7 @@ async fn store(core: &Arc<Core>, namespace: &str, budget: &Value, status: Value)
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let version = &budget["metadata"]["resourceVersion"];
     internal::change(core, resource, Some(namespace), name, &["status"], |object| {
-        // One that has changed since is looked at again anyway.
+        // A budget that has changed meanwhile is marked again by its own change.
         if object["metadata"]["resourceVersion"] == *version {
             object["status"] = status.clone();
         }
@@ -98,16 +98,16 @@ async fn store(core: &Arc<Core>, namespace: &str, budget: &Value, status: Value)
     .await;
 }
 
-/// Works out the status of a budget.
+/// Computes the status of a budget.
 fn status(core: &Core, budget: &Value, pods: &[Value], namespace: &str) -> Value {
-    let selector = Labels::from_object(Some(&budget["spec"]["selector"]));
+    let selector = LabelSelector::from_object(Some(&budget["spec"]["selector"]));
     let covered: Vec<&Value> = match &selector {
         Ok(selector) => pods.iter().filter(|pod| selector.matches_object(pod)).collect(),
         Err(_) => Vec::new(),
     };
     let now = core.clock.now();
     let disrupted = still_disrupted(budget, &covered, now);
-    let (expected, desired) = expectation(core, budget, &covered, namespace);
+    let (expected, desired) = expected_and_desired(core, budget, &covered, namespace);
     let is_healthy = |pod: &&&Value| {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let conditions = pod["status"]["conditions"].as_array();
@@ -141,7 +141,7 @@ fn conditions(budget: &Value, allowed: i64, now: Timestamp) -> Value {
     }])
 }
 
-/// Keeps the evictions that do not show in their pods yet.
+/// Returns the pending evictions: those whose pods are not being deleted yet.
 fn still_disrupted(budget: &Value, pods: &[&Value], now: Timestamp) -> Map<String, Value> {
     let mut disrupted = Map::new();
     for (name, at) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
@@ -151,7 +151,7 @@ fn still_disrupted(budget: &Value, pods: &[&Value], now: Timestamp) -> Map<Strin
         });
         let at_time: Option<Timestamp> = at.as_str().and_then(|at| at.parse().ok());
         let is_recent =
-            at_time.is_some_and(|at| now.duration_since(at).unsigned_abs() < EVICTION_WITHIN);
+            at_time.is_some_and(|at| now.duration_since(at).unsigned_abs() < EVICTION_TIMEOUT);
         if is_there && is_recent {
             disrupted.insert(name.clone(), at.clone());
         }
@@ -159,26 +159,31 @@ fn still_disrupted(budget: &Value, pods: &[&Value], now: Timestamp) -> Map<Strin
     disrupted
 }
 
-/// Gives how many pods there should be, and how many of them healthy.
-fn expectation(core: &Core, budget: &Value, pods: &[&Value], namespace: &str) -> (i64, i64) {
+/// Returns `expectedPods` and `desiredHealthy`.
+fn expected_and_desired(
+    core: &Core,
+    budget: &Value,
+    pods: &[&Value],
+    namespace: &str,
+) -> (i64, i64) {
     let spec = &budget["spec"];
     let there = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     if let Some(most) = spec.get("maxUnavailable").filter(|v| !v.is_null()) {
-        let expected = scale(core, pods, namespace);
-        return (expected, expected.saturating_sub(share(most, expected)).max(0));
+        let expected = desired_replicas(core, pods, namespace);
+        return (expected, expected.saturating_sub(int_or_percent(most, expected)).max(0));
     }
     match spec.get("minAvailable").filter(|v| !v.is_null()) {
         Some(Value::Number(least)) => (there, least.as_i64().unwrap_or(0)),
         Some(least) => {
-            let expected = scale(core, pods, namespace);
-            (expected, share(least, expected))
+            let expected = desired_replicas(core, pods, namespace);
+            (expected, int_or_percent(least, expected))
         }
         None => (there, 0),
     }
 }
 
-/// Reads a number or a percentage, rounded up.
-fn share(value: &Value, of: i64) -> i64 {
+/// Resolves a number or a percentage of `total`, rounded up.
+fn int_or_percent(value: &Value, total: i64) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
     }
@@ -186,12 +191,12 @@ fn share(value: &Value, of: i64) -> i64 {
         .as_str()
         .and_then(|text| text.strip_suffix('%'))
         .and_then(|text| text.parse::<i64>().ok());
-    let of_hundred = percent.unwrap_or(0).saturating_mul(of);
-    of_hundred.saturating_add(99).div_euclid(100)
+    let product = percent.unwrap_or(0).saturating_mul(total);
+    product.saturating_add(99).div_euclid(100)
 }
 
-/// Adds up the replicas that the controllers of the pods want.
-fn scale(core: &Core, pods: &[&Value], namespace: &str) -> i64 {
+/// Sums up the desired replicas of the pods' controllers.
+fn desired_replicas(core: &Core, pods: &[&Value], namespace: &str) -> i64 {
     let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
         let Some((uid, replicas)) = controller(core, pod, namespace) else { continue };
@@ -200,8 +205,8 @@ fn scale(core: &Core, pods: &[&Value], namespace: &str) -> i64 {
     wanted.values().fold(0, |sum, replicas| sum.saturating_add(*replicas))
 }
 
-/// Finds the controller that decides how many there are of a pod: a ReplicaSet's Deployment, if it has one. No further:
-/// nothing keeps a ReplicaSet from naming itself as its owner.
+/// Returns the uid and replicas of the workload that scales a pod: a ReplicaSet's Deployment, if it has one. Owners are
+/// followed no further, since a ReplicaSet may name itself as its owner.
 fn controller(core: &Core, pod: &Value, namespace: &str) -> Option<(String, i64)> {
     let (resource, found) = owner(core, pod, namespace)?;
     let above = if resource.kind == "ReplicaSet" { owner(core, &found, namespace) } else { None };
@@ -212,7 +217,7 @@ fn controller(core: &Core, pod: &Value, namespace: &str) -> Option<(String, i64)
     above.and_then(|(_, above)| replicas(&above)).or_else(|| replicas(&found))
 }
 
-/// Finds the object that controls another.
+/// Returns the object that controls another.
 fn owner(core: &Core, object: &Value, namespace: &str) -> Option<(Arc<Resource>, Value)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;

@@ -1,7 +1,7 @@
-//! What does every namespace have, and how does one go?
+//! The namespace controller.
 //!
-//! A new one gets its ServiceAccount `default` and the certificate that clients trust. One that is deleted is emptied,
-//! its pods first, and goes when nothing is left in it.
+//! A new namespace gets the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`. The content of a deleted namespace is
+//! deleted, pods first; the namespace itself is removed when it is empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,72 +13,75 @@ use crate::core::Core;
 use crate::rest::internal::{self, Propagation};
 use apimachinery::resource::{Resource, split_key};
 
-const ACCOUNT: &str = "default";
-/// Who makes these on a cluster.
-const MANAGER: &str = "kube-controller-manager";
+const SERVICE_ACCOUNT: &str = "default";
+/// The field manager of these objects, as on a cluster.
+const FIELD_MANAGER: &str = "kube-controller-manager";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The namespaces that are to be looked at.
+/// The namespaces to reconcile.
 #[derive(Default)]
 pub(super) struct Namespaces {
-    going: BTreeSet<String>,
-    to_furnish: BTreeSet<String>,
+    terminating: BTreeSet<String>,
+    to_populate: BTreeSet<String>,
     to_empty: BTreeSet<String>,
 }
 
-/// What is left of one kind in a namespace.
-struct Left {
+/// The remaining objects of one kind in a namespace.
+struct RemainingObjects {
     resource: Arc<Resource>,
     count: usize,
     finalizers: BTreeMap<String, usize>,
 }
 
 impl Namespaces {
-    /// Takes notice of an object.
-    pub(super) fn note(&mut self, collection: &str, key: &str, meta: &Meta, deleted: bool) {
+    /// Marks the namespace of an object if the object affects it.
+    pub(super) fn observe(&mut self, collection: &str, key: &str, meta: &Meta, deleted: bool) {
         if collection == "namespaces" {
             if deleted {
-                self.going.remove(key);
+                self.terminating.remove(key);
             } else if meta.deletion_timestamp.is_some() {
-                self.going.insert(key.to_owned());
+                self.terminating.insert(key.to_owned());
                 self.to_empty.insert(key.to_owned());
             } else {
-                self.to_furnish.insert(key.to_owned());
+                self.to_populate.insert(key.to_owned());
             }
             return;
         }
         let (Some(namespace), name) = split_key(key) else { return };
-        if self.going.contains(namespace) {
+        if self.terminating.contains(namespace) {
             self.to_empty.insert(namespace.to_owned());
         } else if deleted
-            && matches!((collection, name), ("serviceaccounts", ACCOUNT) | ("configmaps", ROOT_CA))
+            && matches!(
+                (collection, name),
+                ("serviceaccounts", SERVICE_ACCOUNT) | ("configmaps", ROOT_CA)
+            )
         {
-            self.to_furnish.insert(namespace.to_owned());
+            self.to_populate.insert(namespace.to_owned());
         }
     }
 
-    /// Furnishes the new and empties those that go.
-    pub(super) async fn work(&mut self, core: &Arc<Core>) {
-        for namespace in std::mem::take(&mut self.to_furnish) {
-            furnish(core, &namespace).await;
+    /// Creates default objects in new namespaces and deletes the content of terminating ones.
+    pub(super) async fn reconcile(&mut self, core: &Arc<Core>) {
+        for namespace in std::mem::take(&mut self.to_populate) {
+            create_defaults(core, &namespace).await;
         }
         for namespace in std::mem::take(&mut self.to_empty) {
-            empty(core, &namespace).await;
+            delete_content(core, &namespace).await;
         }
     }
 }
 
-async fn furnish(core: &Arc<Core>, namespace: &str) {
+async fn create_defaults(core: &Arc<Core>, namespace: &str) {
     let served = core.registry.served();
     if let Some(accounts) = served.find("", "v1", "serviceaccounts")
-        && core.store.get("serviceaccounts", &format!("{namespace}/{ACCOUNT}")).is_none()
+        && core.store.get("serviceaccounts", &format!("{namespace}/{SERVICE_ACCOUNT}")).is_none()
     {
         internal::create(
             core,
             accounts,
             Some(namespace),
-            MANAGER,
-            json!({"metadata": {"name": ACCOUNT}}),
+            FIELD_MANAGER,
+            json!({"metadata": {"name": SERVICE_ACCOUNT}}),
         )
         .await;
     }
@@ -92,23 +95,23 @@ async fn furnish(core: &Arc<Core>, namespace: &str) {
             "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": description}},
             "data": {"ca.crt": core.ca_pem},
         });
-        internal::create(core, maps, Some(namespace), MANAGER, map).await;
+        internal::create(core, maps, Some(namespace), FIELD_MANAGER, map).await;
     }
 }
 
-/// Deletes what is in a namespace, as far as it can be deleted now, and the namespace when nothing is left.
-async fn empty(core: &Arc<Core>, namespace: &str) {
+/// Deletes the content of a namespace as far as finalizers allow, and the namespace once it is empty.
+async fn delete_content(core: &Arc<Core>, namespace: &str) {
     let kinds = namespaced(core);
     let (pods, others): (Vec<_>, Vec<_>) = kinds.into_iter().partition(|r| r.is("", "Pod"));
-    let mut left = clear(core, namespace, &pods).await;
-    if left.is_empty() {
-        left = clear(core, namespace, &others).await;
+    let mut remaining = delete_kinds(core, namespace, &pods).await;
+    if remaining.is_empty() {
+        remaining = delete_kinds(core, namespace, &others).await;
     }
     let served = core.registry.served();
     let Some(namespaces) = served.find("", "v1", "namespaces") else { return };
     let now = crate::rest::meta::time(core.clock.now());
     internal::change(core, namespaces, None, namespace, &["spec", "status"], |object| {
-        if left.is_empty()
+        if remaining.is_empty()
             && let Some(spec) = object["spec"].as_object_mut()
         {
             if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) {
@@ -116,7 +119,7 @@ async fn empty(core: &Arc<Core>, namespace: &str) {
             }
             return;
         }
-        for condition in conditions(&left) {
+        for condition in conditions(&remaining) {
             set_condition(object, condition, &now);
         }
     })
@@ -133,16 +136,20 @@ fn namespaced(core: &Core) -> Vec<Arc<Resource>> {
     by_storage.into_values().collect()
 }
 
-async fn clear(core: &Arc<Core>, namespace: &str, kinds: &[Arc<Resource>]) -> Vec<Left> {
+async fn delete_kinds(
+    core: &Arc<Core>,
+    namespace: &str,
+    kinds: &[Arc<Resource>],
+) -> Vec<RemainingObjects> {
     let prefix = format!("{namespace}/");
     let list = |resource: &Resource| {
         let page = core.store.list(&resource.storage, &prefix, None, usize::MAX, None);
         page.map(|page| page.items).unwrap_or_default()
     };
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for resource in kinds {
         for (key, object) in list(resource) {
-            if Meta::of(&object).deletion_timestamp.is_none() {
+            if Meta::from_object(&object).deletion_timestamp.is_none() {
                 let (_, name) = split_key(&key);
                 internal::delete(
                     core,
@@ -157,28 +164,32 @@ async fn clear(core: &Arc<Core>, namespace: &str, kinds: &[Arc<Resource>]) -> Ve
         }
         let mut finalizers: BTreeMap<String, usize> = BTreeMap::new();
         let items = list(resource);
-        for finalizer in items.iter().flat_map(|(_, object)| Meta::of(object).finalizers) {
+        for finalizer in items.iter().flat_map(|(_, object)| Meta::from_object(object).finalizers) {
             *finalizers.entry(finalizer).or_default() += 1;
         }
         if !items.is_empty() {
-            left.push(Left { resource: Arc::clone(resource), count: items.len(), finalizers });
+            remaining.push(RemainingObjects {
+                resource: Arc::clone(resource),
+                count: items.len(),
+                finalizers,
+            });
         }
     }
-    left
+    remaining
 }
 
-/// Says how far the deletion of a namespace has come, as the controller manager of a cluster says it.
-fn conditions(left: &[Left]) -> [Value; 5] {
+/// Returns the conditions that report the progress of a deletion, worded as kube-controller-manager words them.
+fn conditions(remaining: &[RemainingObjects]) -> [Value; 5] {
     let condition = |kind: &str, is: bool, reason: &str, message: String| {
         let status = if is { "True" } else { "False" };
         json!({"type": kind, "status": status, "reason": reason, "message": message})
     };
-    let counts = left.iter().map(|l| {
+    let counts = remaining.iter().map(|l| {
         format!("{}.{} has {} resource instances", l.resource.plural, l.resource.group, l.count)
     });
     let counts = counts.collect::<Vec<_>>().join(", ");
     let mut all: BTreeMap<&str, usize> = BTreeMap::new();
-    for (finalizer, count) in left.iter().flat_map(|l| &l.finalizers) {
+    for (finalizer, count) in remaining.iter().flat_map(|l| &l.finalizers) {
         *all.entry(finalizer).or_default() += count;
     }
     let finalizers =
@@ -233,7 +244,7 @@ fn conditions(left: &[Left]) -> [Value; 5] {
     ]
 }
 
-/// Sets a condition; its time changes only with its status.
+/// Sets a condition; `lastTransitionTime` changes only with its status.
 fn set_condition(object: &mut Value, mut condition: Value, now: &Value) {
     if !object["status"]["conditions"].is_array() {
         object["status"]["conditions"] = json!([]);

@@ -1,4 +1,4 @@
-//! Does a panic over one definition leave the others, or itself, unattended for ever?
+//! A panic while reconciling a definition is reported and retried.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ const NAME: &str = "widgets.example.com";
 
 fn core(clock: Clock) -> Arc<Core> {
     let store = Store::in_memory(Clock::system(), History::default());
-    let access = Access::fresh().unwrap();
+    let access = Access::generate().unwrap();
     Core::new(store, clock, Random::system(), Supervisor::new(), &access, "test".to_owned())
 }
 
@@ -31,7 +31,7 @@ fn definition() -> Value {
     })
 }
 
-/// Writes to the store past all checks.
+/// Writes to the store without validation.
 async fn write(core: &Core, collection: &str, key: &str, object: Option<&Value>) {
     let expected = core.store.get(collection, key).map(|object| object.version());
     let (collection, key) = (Arc::from(collection), Arc::from(key));
@@ -39,12 +39,12 @@ async fn write(core: &Core, collection: &str, key: &str, object: Option<&Value>)
     core.store.write(write).await.unwrap();
 }
 
-/// Writes the definition, as a request does.
+/// Writes the definition and updates the registry, as a request does.
 async fn write_definition(core: &Arc<Core>, definition: &Value) {
     write(core, COLLECTION, NAME, Some(definition)).await;
     let served = core.registry.served();
     let definitions = served.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    notice(core, definitions.unwrap());
+    on_write(core, definitions.unwrap());
 }
 
 async fn until(is_so: impl Fn() -> bool) {
@@ -53,7 +53,7 @@ async fn until(is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), so).await.expect("it happens");
+    tokio::time::timeout(Duration::from_secs(60), so).await.expect("condition not met within 60 s");
 }
 
 fn has_problem(core: &Core, task: &str) -> bool {
@@ -61,7 +61,7 @@ fn has_problem(core: &Core, task: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_panic_over_the_status_of_a_definition_is_known_and_the_work_goes_on() {
+async fn a_panic_while_updating_a_definition_status_is_reported_and_retried() {
     let core = core(Clock::system());
     start(&core);
     let mut broken = definition();
@@ -78,11 +78,11 @@ async fn a_panic_over_the_status_of_a_definition_is_known_and_the_work_goes_on()
 }
 
 #[tokio::test]
-async fn a_panic_over_the_deletion_of_a_definition_is_known_and_the_deletion_goes_on() {
+async fn a_panic_while_finalizing_a_definition_is_reported_and_retried() {
     let is_broken = Arc::new(AtomicBool::new(true));
-    let of_clock = Arc::clone(&is_broken);
+    let clock_broken = Arc::clone(&is_broken);
     let core = core(Clock::from_fn(move || {
-        assert!(!of_clock.load(Ordering::Relaxed), "on purpose");
+        assert!(!clock_broken.load(Ordering::Relaxed), "on purpose");
         jiff::Timestamp::UNIX_EPOCH
     }));
     start(&core);

@@ -1,18 +1,18 @@
-//! How is a type written as a schema?
+//! The OpenAPI schemas of built-in and custom kinds.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::Edition;
-use apimachinery::crd::Custom;
+use super::SpecVersion;
+use apimachinery::crd::CustomVersion;
 use apimachinery::resource::Resource;
-use apimachinery::schema::{ListType, MapType, Shape, Types, What, descriptions};
+use apimachinery::schema::{ListType, MapType, Shape, Types, ValueType, descriptions};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// The names of the types that a built-in resource shows.
+/// Returns the names of the types that a built-in resource uses.
 pub(super) fn names(resource: &Resource) -> Vec<String> {
     let types = Types::builtin();
     let kinds = [resource.kind.as_str(), resource.list_kind.as_str()];
@@ -31,7 +31,7 @@ pub(super) fn names(resource: &Resource) -> Vec<String> {
     names
 }
 
-/// Collects the names that a schema refers to.
+/// Collects the names of the schemas that a schema references.
 pub(super) fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -45,11 +45,11 @@ pub(super) fn references(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Writes the schema of a named built-in type.
-pub(super) fn builtin(name: &str, edition: Edition) -> Option<Value> {
+/// Returns the schema of a built-in type.
+pub(super) fn builtin(name: &str, spec: SpecVersion) -> Option<Value> {
     let types = Types::builtin();
     let shape = types.named(name)?;
-    let mut schema = place(shape, true, edition);
+    let mut schema = field_schema(shape, true, spec);
     let texts = descriptions(name);
     if let Some(text) = texts.and_then(|t| t.get("")).filter(|t| !t.is_empty()) {
         schema["description"] = text.as_str().into();
@@ -57,11 +57,11 @@ pub(super) fn builtin(name: &str, edition: Edition) -> Option<Value> {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (field, shape) in shape.fields() {
-        let mut property = place(shape, false, edition);
+        let mut property = field_schema(shape, false, spec);
         if let Some(text) = texts.and_then(|t| t.get(field)).filter(|t| !t.is_empty()) {
             property["description"] = text.as_str().into();
         }
-        if edition == Edition::V3
+        if spec == SpecVersion::V3
             && let Some(default) = shape.default()
         {
             property["default"] = default.clone();
@@ -88,17 +88,19 @@ fn gvk(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "version": version, "kind": kind})
 }
 
-fn place(shape: Shape<'_>, is_definition: bool, edition: Edition) -> Value {
+fn field_schema(shape: Shape<'_>, is_definition: bool, spec: SpecVersion) -> Value {
     let mut schema = match shape.reference().filter(|_| !is_definition) {
         Some(name) => {
-            let reference = format!("{}{name}", edition.prefix());
-            // Version 3 allows nothing beside a reference, so it is wrapped when it is more than an item.
-            match edition {
-                Edition::V3 if !shape.go().is_empty() => json!({"allOf": [{"$ref": reference}]}),
-                Edition::V2 | Edition::V3 => json!({"$ref": reference}),
+            let reference = format!("{}{name}", spec.prefix());
+            // Version 3 ignores siblings of `$ref`, so the reference is wrapped unless it is a list item.
+            match spec {
+                SpecVersion::V3 if !shape.go().is_empty() => {
+                    json!({"allOf": [{"$ref": reference}]})
+                }
+                SpecVersion::V2 | SpecVersion::V3 => json!({"$ref": reference}),
             }
         }
-        None => plain(shape, edition),
+        None => type_schema(shape, spec),
     };
     if let Some(list) = shape.own_list_type() {
         schema["x-kubernetes-list-type"] = list_type(list).into();
@@ -122,31 +124,35 @@ fn place(shape: Shape<'_>, is_definition: bool, edition: Edition) -> Value {
     schema
 }
 
-fn plain(shape: Shape<'_>, edition: Edition) -> Value {
-    let mut schema = match (shape.what(), edition) {
-        (What::Any, _) => json!({}),
-        (What::String, _) => json!({"type": "string"}),
-        (What::Integer, _) => json!({"type": "integer"}),
-        (What::Number, _) => json!({"type": "number"}),
-        (What::Boolean, _) => json!({"type": "boolean"}),
-        (What::Object, _) => json!({"type": "object"}),
-        (What::List, _) => json!({"type": "array"}),
-        (What::Quantity | What::IntOrString, Edition::V2) => json!({"type": "string"}),
-        (What::Quantity, Edition::V3) => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        (What::IntOrString, Edition::V3) => {
+fn type_schema(shape: Shape<'_>, spec: SpecVersion) -> Value {
+    let mut schema = match (shape.value_type(), spec) {
+        (ValueType::Any, _) => json!({}),
+        (ValueType::String, _) => json!({"type": "string"}),
+        (ValueType::Integer, _) => json!({"type": "integer"}),
+        (ValueType::Number, _) => json!({"type": "number"}),
+        (ValueType::Boolean, _) => json!({"type": "boolean"}),
+        (ValueType::Object, _) => json!({"type": "object"}),
+        (ValueType::List, _) => json!({"type": "array"}),
+        (ValueType::Quantity | ValueType::IntOrString, SpecVersion::V2) => {
+            json!({"type": "string"})
+        }
+        (ValueType::Quantity, SpecVersion::V3) => {
+            json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+        }
+        (ValueType::IntOrString, SpecVersion::V3) => {
             json!({"oneOf": [{"type": "integer"}, {"type": "string"}]})
         }
     };
     if !shape.format().is_empty() {
         schema["format"] = shape.format().into();
-    } else if shape.what() == What::IntOrString {
+    } else if shape.value_type() == ValueType::IntOrString {
         schema["format"] = "int-or-string".into();
     }
     if let Some(items) = shape.items() {
-        schema["items"] = place(items, false, edition);
+        schema["items"] = field_schema(items, false, spec);
     }
     if let Some(values) = shape.values() {
-        schema["additionalProperties"] = place(values, false, edition);
+        schema["additionalProperties"] = field_schema(values, false, spec);
     }
     schema
 }
@@ -166,33 +172,37 @@ fn map_type(map: MapType) -> &'static str {
     }
 }
 
-/// The published name of a custom kind: its group backwards, then version and kind.
+/// Returns the schema name of a custom kind: its reversed group, version and kind.
 pub(super) fn custom_name(resource: &Resource) -> String {
     let group: Vec<&str> = resource.group.split('.').rev().collect();
     format!("{}.{}.{}", group.join("."), resource.version, resource.kind)
 }
 
-/// Writes the schema of a custom kind, with the fields that every object has.
-pub(super) fn custom(resource: &Resource, custom: &Custom, edition: Edition) -> (String, Value) {
+/// Returns the name and schema of a custom kind, with the fields that every object has.
+pub(super) fn custom(
+    resource: &Resource,
+    custom: &CustomVersion,
+    spec: SpecVersion,
+) -> (String, Value) {
     let mut schema = custom.document.clone();
-    let keeps_all = schema["x-kubernetes-preserve-unknown-fields"] == true;
-    if !schema.is_object() || (keeps_all && edition == Edition::V2) {
-        // Readers of version 2 take whatever is not listed for unknown, so a kind that keeps all lists nothing.
+    let preserves_unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    if !schema.is_object() || (preserves_unknown && spec == SpecVersion::V2) {
+        // kubectl takes fields that a version 2 schema does not list for unknown, so a kind that preserves unknown fields lists none.
         schema = json!({"type": "object"});
     } else {
-        if edition == Edition::V2 {
+        if spec == SpecVersion::V2 {
             simplify(&mut schema);
         }
         schema["type"] = "object".into();
-        add_object_fields(&mut schema, edition);
-        embed(&mut schema, edition);
+        add_object_fields(&mut schema, spec);
+        add_embedded_fields(&mut schema, spec);
     }
     let kind = gvk(&resource.group, &resource.version, &resource.kind);
     schema["x-kubernetes-group-version-kind"] = json!([kind]);
     (custom_name(resource), schema)
 }
 
-fn add_object_fields(schema: &mut Value, edition: Edition) {
+fn add_object_fields(schema: &mut Value, spec: SpecVersion) {
     let texts = descriptions("io.k8s.api.core.v1.ConfigMap");
     let text = |field: &str| texts.and_then(|t| t.get(field)).cloned().unwrap_or_default();
     if schema.get("properties").is_none() {
@@ -202,34 +212,34 @@ fn add_object_fields(schema: &mut Value, edition: Edition) {
     for field in ["apiVersion", "kind"] {
         properties[field] = json!({"type": "string", "description": text(field)});
     }
-    let reference = json!({"$ref": format!("{}{OBJECT_META}", edition.prefix())});
-    let mut meta = match edition {
-        Edition::V2 => reference,
-        Edition::V3 => json!({"allOf": [reference]}),
+    let reference = json!({"$ref": format!("{}{OBJECT_META}", spec.prefix())});
+    let mut meta = match spec {
+        SpecVersion::V2 => reference,
+        SpecVersion::V3 => json!({"allOf": [reference]}),
     };
     meta["description"] = text("metadata").into();
     properties["metadata"] = meta;
 }
 
-/// Adds to embedded objects the fields that every object has.
-fn embed(schema: &mut Value, edition: Edition) {
+/// Adds the fields that every object has to embedded objects.
+fn add_embedded_fields(schema: &mut Value, spec: SpecVersion) {
     let inner = schema.get_mut("properties").and_then(Value::as_object_mut);
     for property in inner.into_iter().flat_map(|p| p.values_mut()) {
         if property["x-kubernetes-embedded-resource"] == true
             && property.get("properties").is_some()
         {
-            add_object_fields(property, edition);
+            add_object_fields(property, spec);
         }
-        embed(property, edition);
+        add_embedded_fields(property, spec);
     }
     for field in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(field).filter(|i| i.is_object()) {
-            embed(inner, edition);
+            add_embedded_fields(inner, spec);
         }
     }
 }
 
-/// Takes out of a schema what version 2, or its readers, cannot express.
+/// Removes what version 2 cannot express.
 fn simplify(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else { return };
     for field in ["allOf", "oneOf", "anyOf", "not", "x-kubernetes-validations"] {
@@ -271,11 +281,11 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Writes the schema of a list of a custom kind.
-pub(super) fn list(resource: &Resource, name: &str, edition: Edition) -> Value {
+/// Returns the schema of the list of a custom kind.
+pub(super) fn list(resource: &Resource, name: &str, spec: SpecVersion) -> Value {
     let texts = descriptions("io.k8s.api.core.v1.ConfigMapList");
     let text = |field: &str| texts.and_then(|t| t.get(field)).cloned().unwrap_or_default();
-    let to = |name: &str| format!("{}{name}", edition.prefix());
+    let to = |name: &str| format!("{}{name}", spec.prefix());
     let items = format!(
         "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
         resource.plural

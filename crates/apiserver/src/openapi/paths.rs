@@ -1,19 +1,19 @@
-//! Which requests can be sent where?
+//! The paths and operations in the OpenAPI documents.
 
 use serde_json::{Map, Value, json};
 
-use super::{Edition, definitions};
+use super::{SpecVersion, definitions};
 use apimachinery::resource::{Resource, Subresource};
 use apimachinery::schema::Types;
 
-const PATCHES: &[&str] = &[
+const PATCH_TYPES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/apply-patch+yaml",
 ];
 
 /// Adds the paths of a resource.
-pub(super) fn add(resource: &Resource, edition: Edition, paths: &mut Map<String, Value>) {
+pub(super) fn add(resource: &Resource, spec: SpecVersion, paths: &mut Map<String, Value>) {
     let group_path = match resource.group.as_str() {
         "" => format!("/api/{}", resource.version),
         group => format!("/apis/{group}/{}", resource.version),
@@ -28,27 +28,27 @@ pub(super) fn add(resource: &Resource, edition: Edition, paths: &mut Map<String,
         ("deletecollection", "delete", "deletecollection"),
     ] {
         if resource.verbs.contains(&verb) {
-            entry.insert(method.to_owned(), operation(resource, "", action, edition));
+            entry.insert(method.to_owned(), operation(resource, "", action, spec));
         }
     }
-    paths.insert(collection, with_parameters(resource, false, entry, edition));
+    paths.insert(collection, with_parameters(resource, false, entry, spec));
     if resource.namespaced && resource.verbs.contains(&"list") {
         let mut entry = Map::new();
-        entry.insert("get".to_owned(), operation(resource, "", "list", edition));
+        entry.insert("get".to_owned(), operation(resource, "", "list", spec));
         paths.insert(format!("{group_path}/{}", resource.plural), Value::Object(entry));
     }
     if resource.is_stored() {
-        paths.insert(item.clone(), methods(resource, "", resource.verbs, edition));
+        paths.insert(item.clone(), methods(resource, "", resource.verbs, spec));
     }
     for sub in &resource.subresources {
         paths.insert(
             format!("{item}/{}", sub.name()),
-            methods(resource, sub.name(), sub.verbs(), edition),
+            methods(resource, sub.name(), sub.verbs(), spec),
         );
     }
 }
 
-fn methods(resource: &Resource, sub: &str, verbs: &[&str], edition: Edition) -> Value {
+fn methods(resource: &Resource, sub: &str, verbs: &[&str], spec: SpecVersion) -> Value {
     let mut entry = Map::new();
     for (verb, method, action) in [
         ("get", "get", "get"),
@@ -58,31 +58,31 @@ fn methods(resource: &Resource, sub: &str, verbs: &[&str], edition: Edition) -> 
         ("create", "post", "post"),
     ] {
         let is_item_verb = !sub.is_empty() || verb != "create";
+        let is_connection = Subresource::named(sub).is_some_and(Subresource::is_connection);
         if is_item_verb && verbs.contains(&verb) {
-            entry.insert(method.to_owned(), operation(resource, sub, action, edition));
+            let operation = match is_connection {
+                true => connection(resource, sub, method, spec),
+                false => operation(resource, sub, action, spec),
+            };
+            entry.insert(method.to_owned(), operation);
         }
     }
-    with_parameters(resource, true, entry, edition)
+    with_parameters(resource, true, entry, spec)
 }
 
 fn with_parameters(
     resource: &Resource,
     named: bool,
     mut entry: Map<String, Value>,
-    edition: Edition,
+    spec: SpecVersion,
 ) -> Value {
     let mut parameters = Vec::new();
     if named {
-        parameters.push(parameter(
-            "name",
-            "path",
-            &format!("name of the {}", resource.kind),
-            edition,
-        ));
+        parameters.push(parameter("name", "path", &format!("name of the {}", resource.kind), spec));
     }
     if resource.namespaced {
         let text = "object name and auth scope, such as for teams and projects";
-        parameters.push(parameter("namespace", "path", text, edition));
+        parameters.push(parameter("namespace", "path", text, spec));
     }
     if !parameters.is_empty() {
         entry.insert("parameters".to_owned(), parameters.into());
@@ -90,22 +90,51 @@ fn with_parameters(
     Value::Object(entry)
 }
 
-fn parameter(name: &str, place: &str, description: &str, edition: Edition) -> Value {
-    let mut parameter = json!({"name": name, "in": place, "description": description});
-    if place == "path" {
+fn parameter(name: &str, location: &str, description: &str, spec: SpecVersion) -> Value {
+    let mut parameter = json!({"name": name, "in": location, "description": description});
+    if location == "path" {
         parameter["required"] = true.into();
     }
-    match edition {
-        Edition::V2 => {
+    match spec {
+        SpecVersion::V2 => {
             parameter["type"] = "string".into();
             parameter["uniqueItems"] = true.into();
         }
-        Edition::V3 => parameter["schema"] = json!({"type": "string", "uniqueItems": true}),
+        SpecVersion::V3 => parameter["schema"] = json!({"type": "string", "uniqueItems": true}),
     }
     parameter
 }
 
-fn operation(resource: &Resource, sub: &str, action: &str, edition: Edition) -> Value {
+/// Returns the operation of a subresource that requests connect to.
+fn connection(resource: &Resource, sub: &str, method: &str, spec: SpecVersion) -> Value {
+    let capital = |s: &str| s[..1].to_uppercase() + &s[1..];
+    let (kind, version) = (&resource.kind, &resource.version);
+    let id = format!(
+        "connectCore{}{}Namespaced{kind}{}",
+        capital(version),
+        capital(method),
+        capital(sub)
+    );
+    let mut operation = json!({
+        "description": format!("connect {} requests to {sub} of {kind}", method.to_uppercase()),
+        "operationId": id, "tags": [format!("core_{version}")], "x-kubernetes-action": "connect",
+        "x-kubernetes-group-version-kind": {"group": resource.group, "version": version, "kind": kind},
+    });
+    let text = json!({"type": "string"});
+    let response = match spec {
+        SpecVersion::V2 => {
+            operation["consumes"] = json!(["*/*"]);
+            operation["produces"] = json!(["*/*"]);
+            operation["schemes"] = json!(["https"]);
+            json!({"description": "OK", "schema": text})
+        }
+        SpecVersion::V3 => json!({"description": "OK", "content": {"*/*": {"schema": text}}}),
+    };
+    operation["responses"] = json!({"200": response, "401": {"description": "Unauthorized"}});
+    operation
+}
+
+fn operation(resource: &Resource, sub: &str, action: &str, spec: SpecVersion) -> Value {
     let kind = &resource.kind;
     let group = resource.group.split('.').next().unwrap_or_default();
     let group = if group.is_empty() { "core" } else { group };
@@ -122,8 +151,7 @@ fn operation(resource: &Resource, sub: &str, action: &str, edition: Edition) -> 
         _ => ("read", "read the specified"),
     };
     let id = format!("{verb}{}{}{scope}{kind}{part}", capital(group), capital(&resource.version));
-    let schema =
-        json!({"$ref": format!("{}{}", edition.prefix(), definition(resource, sub, action))});
+    let schema = json!({"$ref": format!("{}{}", spec.prefix(), definition(resource, sub, action))});
     let mut operation = json!({"description": format!("{text} {kind}"), "operationId": id,
         "tags": [format!("{group}_{}", resource.version)],
         "x-kubernetes-action": action,
@@ -133,20 +161,20 @@ fn operation(resource: &Resource, sub: &str, action: &str, edition: Edition) -> 
     let mut parameters: Vec<Value> = Vec::new();
     if takes_body {
         for name in ["dryRun", "fieldManager", "fieldValidation"] {
-            parameters.push(parameter(name, "query", name, edition));
+            parameters.push(parameter(name, "query", name, spec));
         }
     }
     if action == "patch" {
-        parameters.push(parameter("force", "query", "force", edition));
+        parameters.push(parameter("force", "query", "force", spec));
     }
     let body = if action == "patch" {
-        json!({"$ref": format!("{}io.k8s.apimachinery.pkg.apis.meta.v1.Patch", edition.prefix())})
+        json!({"$ref": format!("{}io.k8s.apimachinery.pkg.apis.meta.v1.Patch", spec.prefix())})
     } else {
         schema.clone()
     };
-    let types: Vec<&str> = if action == "patch" { patches(resource) } else { vec!["*/*"] };
-    match edition {
-        Edition::V2 => {
+    let types: Vec<&str> = if action == "patch" { patch_types(resource) } else { vec!["*/*"] };
+    match spec {
+        SpecVersion::V2 => {
             if takes_body {
                 parameters.insert(
                     0,
@@ -159,7 +187,7 @@ fn operation(resource: &Resource, sub: &str, action: &str, edition: Edition) -> 
             operation["responses"] = json!({"200": {"description": "OK", "schema": schema},
                 "401": {"description": "Unauthorized"}});
         }
-        Edition::V3 => {
+        SpecVersion::V3 => {
             if takes_body {
                 let content: Map<String, Value> =
                     types.iter().map(|t| ((*t).to_owned(), json!({"schema": body}))).collect();
@@ -176,15 +204,15 @@ fn operation(resource: &Resource, sub: &str, action: &str, edition: Edition) -> 
     operation
 }
 
-fn patches(resource: &Resource) -> Vec<&'static str> {
-    let mut types = PATCHES.to_vec();
+fn patch_types(resource: &Resource) -> Vec<&'static str> {
+    let mut types = PATCH_TYPES.to_vec();
     if resource.custom.is_none() {
         types.push("application/strategic-merge-patch+json");
     }
     types
 }
 
-/// The name of the schema that an operation gives and, except for patches, takes.
+/// Returns the name of the response schema of an operation, which is also that of its request unless it is a patch.
 fn definition(resource: &Resource, sub: &str, action: &str) -> String {
     let status = "io.k8s.apimachinery.pkg.apis.meta.v1.Status".to_owned();
     if matches!(action, "delete" | "deletecollection") {

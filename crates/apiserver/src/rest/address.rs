@@ -1,8 +1,8 @@
-//! Which object, collection or part of an object does a path name?
+//! Parses the path of a request: the object, collection or subresource that it names.
 
 use percent_encoding::percent_decode_str;
 
-/// What a path under `/api` or `/apis` names.
+/// The object, collection or subresource named by a path under `/api` or `/apis`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) group: String,
@@ -11,7 +11,7 @@ pub(crate) struct Address {
     pub(crate) plural: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// Whether the path asks for a watch, as old clients do.
+    /// Whether the path requests a watch, as old clients do.
     pub(crate) watch: bool,
 }
 

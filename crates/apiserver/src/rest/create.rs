@@ -1,4 +1,4 @@
-//! How does a new object come to be?
+//! Creates objects.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 use super::write::NotStored;
 use super::{Call, Reply, convert, decode, meta, owner, refusal, service_addresses, strategy};
 use crate::definitions;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::{Body, Object, Write};
 
-/// How many names are tried for an object that has only the beginning of one, as a real server does.
+/// How many generated names are tried, as by kube-apiserver.
 const NAMES: usize = 8;
 
-/// What a write left behind.
+/// The result of a write.
 pub(super) enum Written {
-    /// This, in the store.
+    /// The object is stored.
     Stored(Object),
-    /// Nothing, but it would have been this.
+    /// Nothing is stored: the object as it would have been.
     WouldBe(Value),
 }
 
-/// Whether an object says already who owns what in it.
+/// Whether the `managedFields` of a written object are up to date.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owners {
-    /// It was applied, and says so.
-    Noted,
-    /// It was written, and whoever wrote it is to be noted.
-    ToBeNoted,
+    /// They are: it was applied, or needs no owner.
+    Recorded,
+    /// The manager of the request owns what it changes.
+    ToRecord,
 }
 
 impl Written {
@@ -42,16 +42,16 @@ impl Written {
     }
 }
 
-/// Makes the object that the request carries.
-pub(super) async fn answer(call: &Call) -> Answer<Reply> {
+/// Creates the object in the request.
+pub(super) async fn answer(call: &Call) -> ApiResult<Reply> {
     let mut object = decode::object(call)?;
     match_namespace(call, &mut object)?;
-    let written = create(call, object, Owners::ToBeNoted).await?;
+    let written = create(call, object, Owners::ToRecord).await?;
     Ok(written.reply(call, 201))
 }
 
-/// Makes an object; one that only has the beginning of a name gets the rest.
-pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer<Written> {
+/// Creates an object; completes its name if it has only `generateName`.
+pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> ApiResult<Written> {
     let base = meta::text(&object, "generateName").to_owned();
     let is_generated = meta::text(&object, "name").is_empty() && !base.is_empty();
     if !is_generated {
@@ -60,13 +60,13 @@ pub(super) async fn create(call: &Call, object: Value, owners: Owners) -> Answer
     create_generated(call, object, owners, || meta::generated_name(&base, &call.core.random)).await
 }
 
-/// Makes an object under the first of the names that nothing else has.
+/// Creates an object under the first name that is not taken.
 async fn create_generated(
     call: &Call,
     object: Value,
     owners: Owners,
     name: impl Fn() -> String,
-) -> Answer<Written> {
+) -> ApiResult<Written> {
     let mut taken = String::new();
     for _ in 0..NAMES {
         taken = name();
@@ -82,8 +82,8 @@ async fn create_generated(
     Err(status.retry_after(1))
 }
 
-async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<Written> {
-    let is_applied = owners == Owners::Noted;
+async fn create_named(call: &Call, mut object: Value, owners: Owners) -> ApiResult<Written> {
+    let is_applied = owners == Owners::Recorded;
     if !is_applied && !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(500, "", why));
@@ -91,7 +91,7 @@ async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<
     wipe(&mut object);
     strategy::complete(call, &mut object, None)?;
     if !is_applied {
-        owner::note(call, None, &mut object);
+        owner::record_create(call, &mut object);
     }
     meta::set(&mut object, "uid", Some(call.core.random.uuid().to_string().into()));
     meta::set(&mut object, "creationTimestamp", Some(meta::time(call.core.clock.now())));
@@ -102,8 +102,8 @@ async fn create_named(call: &Call, mut object: Value, owners: Owners) -> Answer<
     store_new(call, &name, object).await
 }
 
-/// Stores an object that is complete and that nobody has made before.
-pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<Written> {
+/// Stores a complete object, unless there is one of that name.
+pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> ApiResult<Written> {
     let store = &call.core.store;
     let key = call.key(name);
     if call.query.is_dry_run() {
@@ -119,19 +119,19 @@ pub(super) async fn store_new(call: &Call, name: &str, object: Value) -> Answer<
         NotStored::Conflict => Status::already_exists(&call.resource, name),
         NotStored::Refused(status) => status,
     })?;
-    definitions::notice(&call.core, &call.resource);
+    definitions::on_write(&call.core, &call.resource);
     Ok(Written::Stored(stored))
 }
 
-/// Takes from a new object what only the API may say of it.
+/// Removes the fields of a new object that only the API server sets.
 fn wipe(object: &mut Value) {
     let fields = ["resourceVersion", "uid", "creationTimestamp", "selfLink"];
     let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"];
     fields.into_iter().chain(deletion).for_each(|field| meta::set(object, field, None));
 }
 
-/// Refuses objects for a namespace that is not there, or is on its way out.
-fn check_namespace(call: &Call, name: &str) -> Answer<()> {
+/// Refuses objects for a namespace that does not exist, or is being deleted.
+fn check_namespace(call: &Call, name: &str) -> ApiResult<()> {
     let Some(namespace) = call.namespace.as_deref().filter(|_| call.resource.namespaced) else {
         return Ok(());
     };
@@ -140,9 +140,9 @@ fn check_namespace(call: &Call, name: &str) -> Answer<()> {
     let Some(found) = call.core.store.get(&namespaces.storage, namespace) else {
         return Err(Status::not_found(namespaces, namespace));
     };
-    // Most namespaces live, and that shows without reading them.
-    let is_going = || convert::value(namespaces, &found).is_ok_and(|n| meta::is_deleting(&n));
-    if !found.mentions(b"deletionTimestamp") || !is_going() {
+    // Most namespaces are not being deleted, which shows without parsing them.
+    let is_terminating = || convert::value(namespaces, &found).is_ok_and(|n| meta::is_deleting(&n));
+    if !found.mentions(b"deletionTimestamp") || !is_terminating() {
         return Ok(());
     }
     let why = format!(
@@ -156,12 +156,12 @@ fn check_namespace(call: &Call, name: &str) -> Answer<()> {
     Err(Status::forbidden(&call.resource, name, &why).cause(cause))
 }
 
-/// Gives an object the namespace of the request, and refuses one that names another.
-pub(super) fn match_namespace(call: &Call, object: &mut Value) -> Answer<()> {
-    let said = meta::text(object, "namespace").to_owned();
+/// Sets the namespace of the request in an object, and refuses one that names another.
+pub(super) fn match_namespace(call: &Call, object: &mut Value) -> ApiResult<()> {
+    let given = meta::text(object, "namespace").to_owned();
     match call.namespace.as_deref().filter(|_| call.resource.namespaced) {
         None => meta::set(object, "namespace", None),
-        Some(wanted) if said.is_empty() || said == wanted => {
+        Some(wanted) if given.is_empty() || given == wanted => {
             meta::set(object, "namespace", Some(wanted.into()));
         }
         Some(_) => {
@@ -195,9 +195,9 @@ mod tests {
         let make = |data: &str| {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": data},
                 "metadata": {"generateName": "map-", "namespace": "default"}});
-            create_generated(&call, object, Owners::ToBeNoted, name)
+            create_generated(&call, object, Owners::ToRecord, name)
         };
-        let name_of = |made: Answer<Written>| match made {
+        let name_of = |made: ApiResult<Written>| match made {
             Ok(Written::Stored(object)) => {
                 let value = object.value("v1", "ConfigMap").unwrap();
                 Ok((value["metadata"]["name"].clone(), value["data"]["a"].clone()))
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(first.value("v1", "ConfigMap").unwrap()["data"]["a"], "1");
         let taken = || "map-0".to_owned();
         let object = json!({"metadata": {"generateName": "map-", "namespace": "default"}});
-        let refused = create_generated(&call, object, Owners::ToBeNoted, taken).await;
+        let refused = create_generated(&call, object, Owners::ToRecord, taken).await;
         let why = "configmaps \"map-0\" already exists, the server was not able to generate a unique name for the object";
         assert_eq!(name_of(refused), Err((409, "AlreadyExists", why.to_owned())));
     }

@@ -1,17 +1,17 @@
-//! What object did a client send, and is it one of the kind it was sent to?
+//! Decodes the object of a request, and checks that it is of the expected kind.
 //!
-//! Unknown and duplicate fields are dropped; whether that is refused, said in a warning or kept quiet is for the client
-//! to choose with `fieldValidation`.
+//! Unknown and duplicate fields are dropped. The client chooses with `fieldValidation` whether the request is then refused,
+//! answered with a warning, or answered without one.
 
 use http::header;
 use serde_json::Value;
 
 use super::{Call, form};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use apimachinery::quote::quote;
 use apimachinery::schema::decode::{self, Decoded, Error};
 
-/// What is done about fields that the kind does not have.
+/// The handling of unknown fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Strictness {
     Ignore,
@@ -19,28 +19,27 @@ enum Strictness {
     Strict,
 }
 
-/// Gives the media type of a request's body.
+/// Returns the media type of a request's body.
 pub(super) fn media(call: &Call) -> &str {
-    let said = call.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    said.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+    let content_type = call.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
 /// Reads the object in a request.
-pub(super) fn object(call: &Call) -> Answer<Value> {
+pub(super) fn object(call: &Call) -> ApiResult<Value> {
     match media(call) {
         "" | "application/json" => {
-            let said: Said = said(call, &call.body)?;
-            said.check(call)?;
+            type_meta(call, &call.body)?.check(call)?;
             let decoded = match &call.resource.custom {
                 None => decode::json(&call.body, call.resource.shape()),
                 Some(_) => decode::json(&call.body, None)
-                    .and_then(|d| settle(call, d.value, None, d.strict)),
+                    .and_then(|d| normalize(call, d.value, None, d.strict)),
             };
             finish(call, decoded)
         }
         "application/yaml" => {
             let (document, twice) = form::yaml(&call.body)?;
-            Said::of(&document).check(call)?;
+            TypeMeta::of(&document).check(call)?;
             let decoded = of_value(call, document, None).map(|decoded| {
                 let strict = twice.into_iter().chain(decoded.strict).collect();
                 Decoded { strict, ..decoded }
@@ -51,15 +50,15 @@ pub(super) fn object(call: &Call) -> Answer<Value> {
     }
 }
 
-/// Brings an object that a patch made of `old` into the form that it would have been read in, or says why it cannot be.
+/// Decodes the object that a patch made of `old` as if it had been sent; the inner error is the reason why it cannot be.
 ///
-/// What strict validation found wrong with the patch itself counts as if it were wrong with the outcome.
+/// Problems that strict validation found in the patch itself count as problems of the outcome.
 pub(super) fn outcome(
     call: &Call,
     document: Value,
     old: Option<&Value>,
     strict: &[String],
-) -> Answer<Result<Value, String>> {
+) -> ApiResult<Result<Value, String>> {
     if !document.is_object() {
         let found = apimachinery::patch::type_name(&document);
         let into = "Go value of type map[string]interface {}";
@@ -70,7 +69,7 @@ pub(super) fn outcome(
         Err(err) => return Ok(Err(err.to_string())),
     };
     let problems = strict.iter().cloned().chain(decoded.strict).collect();
-    if let Err(why) = heed(call, problems)? {
+    if let Err(why) = enforce(call, problems)? {
         return Ok(Err(why));
     }
     Ok(Ok(as_served(call, decoded.value)))
@@ -79,12 +78,12 @@ pub(super) fn outcome(
 fn of_value(call: &Call, document: Value, old: Option<&Value>) -> Result<Decoded, Error> {
     match &call.resource.custom {
         None => decode::value(&document, call.resource.shape()),
-        Some(_) => settle(call, document, old, Vec::new()),
+        Some(_) => normalize(call, document, old, Vec::new()),
     }
 }
 
 /// Brings a custom resource into the form of its version.
-fn settle(
+fn normalize(
     call: &Call,
     document: Value,
     old: Option<&Value>,
@@ -93,12 +92,12 @@ fn settle(
     let Some(custom) = &call.resource.custom else {
         return Ok(Decoded { value: document, strict });
     };
-    let settled = custom.settle(document, old)?;
-    strict.extend(settled.strict);
-    Ok(Decoded { value: settled.value, strict })
+    let normalized = custom.normalize(document, old)?;
+    strict.extend(normalized.strict);
+    Ok(Decoded { value: normalized.value, strict })
 }
 
-fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {
+fn finish(call: &Call, decoded: Result<Decoded, Error>) -> ApiResult<Value> {
     let cannot = |why: &str| {
         let (kind, version) = (&call.resource.kind, quote(&call.resource.version));
         Status::bad_request(format!(
@@ -106,7 +105,7 @@ fn finish(call: &Call, decoded: Result<Decoded, Error>) -> Answer<Value> {
         ))
     };
     let Decoded { value, strict } = decoded.map_err(|err| cannot(&err.to_string()))?;
-    heed(call, strict)?.map_err(|why| cannot(&why))?;
+    enforce(call, strict)?.map_err(|why| cannot(&why))?;
     Ok(as_served(call, value))
 }
 
@@ -116,13 +115,13 @@ fn as_served(call: &Call, mut value: Value) -> Value {
     value
 }
 
-/// Tells whether the client wants to be refused where strict decoding finds something.
+/// Returns whether the request is refused if strict decoding finds a problem.
 pub(super) fn is_strict(call: &Call) -> bool {
     strictness(call) == Strictness::Strict
 }
 
-/// Drops, mentions or refuses what strict decoding found, as the client asked.
-fn heed(call: &Call, strict: Vec<String>) -> Answer<Result<(), String>> {
+/// Ignores, warns of or refuses the problems that strict decoding found, as the client requested.
+fn enforce(call: &Call, strict: Vec<String>) -> ApiResult<Result<(), String>> {
     if strict.is_empty() {
         return Ok(Ok(()));
     }
@@ -147,21 +146,21 @@ fn strictness(call: &Call) -> Strictness {
     }
 }
 
-/// What a document says it is.
+/// The `apiVersion` and `kind` of a document.
 #[derive(serde::Deserialize, Default)]
-struct Said {
+struct TypeMeta {
     #[serde(rename = "apiVersion", default)]
     api_version: Option<String>,
     #[serde(default)]
     kind: Option<String>,
 }
 
-/// Reads what a document says it is, before anything else of it.
-fn said(call: &Call, body: &[u8]) -> Answer<Said> {
-    // Without this a list would do for an object.
+/// Decodes the `apiVersion` and `kind` of a document, before anything else of it.
+fn type_meta(call: &Call, body: &[u8]) -> ApiResult<TypeMeta> {
+    // serde would also read a list as a struct.
     let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let said = if is_object { serde_json::from_slice(body).ok() } else { None };
-    said.ok_or_else(|| {
+    let type_meta = if is_object { serde_json::from_slice(body).ok() } else { None };
+    type_meta.ok_or_else(|| {
         let why = match decode::json(body, None) {
             Ok(decoded) if !decoded.value.is_object() => format!(
                 "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
@@ -180,7 +179,7 @@ fn said(call: &Call, body: &[u8]) -> Answer<Said> {
     })
 }
 
-/// Shows the beginning of a body, as text if it looks like an object.
+/// Formats the beginning of a body: as text if it may be an object, and in hexadecimal otherwise.
 fn summary(body: &[u8]) -> String {
     let (shown, more) = if body.len() > 30 { (&body[..30], " ...") } else { (body, "") };
     match body.first() {
@@ -193,14 +192,14 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-impl Said {
+impl TypeMeta {
     fn of(document: &Value) -> Self {
         let text = |field: &str| document[field].as_str().map(str::to_owned);
         Self { api_version: text("apiVersion"), kind: text("kind") }
     }
 
-    /// Refuses a document of another kind. A built-in one that does not say what it is, is what it should be.
-    fn check(&self, call: &Call) -> Answer<()> {
+    /// Refuses a document of another kind. A built-in kind may be left out.
+    fn check(&self, call: &Call) -> ApiResult<()> {
         if call.resource.custom.is_some() && self.kind.as_deref().is_none_or(str::is_empty) {
             let body = String::from_utf8_lossy(&call.body);
             return Err(Status::bad_request(format!(
@@ -211,17 +210,17 @@ impl Said {
         }
         let expected = call.resource.api_version();
         let kind = &call.resource.kind;
-        let said_kind = self.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(kind);
-        let said = self.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(&expected);
-        if said == expected && said_kind == kind {
+        let given_kind = self.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(kind);
+        let given = self.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(&expected);
+        if given == expected && given_kind == kind {
             return Ok(());
         }
-        let version = quote(said.rsplit('/').next().unwrap_or_default());
+        let version = quote(given.rsplit('/').next().unwrap_or_default());
         let served = call.core.registry.served();
-        let why = match served.find_kind(said, said_kind) {
-            Some(_) if said != expected && said_kind == kind => {
+        let why = match served.find_kind(given, given_kind) {
+            Some(_) if given != expected && given_kind == kind => {
                 return Err(Status::bad_request(format!(
-                    "the API version in the data ({said}) does not match the expected API version ({expected})"
+                    "the API version in the data ({given}) does not match the expected API version ({expected})"
                 )));
             }
             Some(other) => {
@@ -234,12 +233,12 @@ impl Said {
             }
             None => format!(
                 "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                quote(said_kind),
-                quote(said)
+                quote(given_kind),
+                quote(given)
             ),
         };
         Err(Status::bad_request(format!(
-            "{said_kind} in version {version} cannot be handled as a {kind}: {why}"
+            "{given_kind} in version {version} cannot be handled as a {kind}: {why}"
         )))
     }
 }

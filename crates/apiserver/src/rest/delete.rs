@@ -1,7 +1,7 @@
-//! How does an object go?
+//! Deletes objects.
 //!
-//! At once, or after a grace period, or when the last finalizer is off. What it leaves behind is the garbage
-//! collector's business; here it is only told, by a finalizer, what it may do.
+//! An object is removed at once, after a grace period, or with its last finalizer. Its dependents are left to the garbage
+//! collector, which learns the propagation policy from a finalizer.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::select::Selection;
-use super::{Call, Reply, form, list, meta, options, refused, strategy, update};
-use crate::definitions::{self, FINALIZER};
-use crate::status::{Answer, Status};
+use super::{Call, Reply, form, list, meta, options, pods, refused, update};
+use crate::definitions;
+use crate::status::{ApiResult, Status};
 use crate::store::{Object, Write, WriteError};
-use apimachinery::resource::{Origin, Resource};
+use apimachinery::quote::quote;
+use apimachinery::resource::{Origin, Removal, Resource};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a client says about a deletion.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) uid: Option<String>,
@@ -29,23 +30,23 @@ pub(super) struct Options {
     pub(super) dry_run: bool,
 }
 
-/// What became of an object.
+/// The result of a deletion.
 pub(super) enum Outcome {
-    /// It is gone; this is how it last was.
+    /// It was removed; this was its last state.
     Gone(Value),
-    /// It will go later; this is how it is now.
+    /// It will be removed later; this is its state now.
     Going(Value),
 }
 
 /// Deletes the object that the request names.
-pub(super) async fn one(call: &Call) -> Answer<Reply> {
+pub(super) async fn one(call: &Call) -> ApiResult<Reply> {
     let options = Options::read(call)?;
     match delete(call, call.name(), &options).await? {
         Outcome::Going(object) => {
             let code = if options.orphan == Some(false) { 202 } else { 200 };
             Ok(call.show_value(code, &object))
         }
-        Outcome::Gone(object) if strategy::returns_deleted(&call.resource) => {
+        Outcome::Gone(object) if call.resource.rules.returns_deleted => {
             Ok(call.show_value(200, &object))
         }
         Outcome::Gone(object) => {
@@ -62,7 +63,7 @@ pub(super) async fn one(call: &Call) -> Answer<Reply> {
 }
 
 /// Deletes every object that the selectors of the request choose, and answers with them.
-pub(super) async fn collection(call: &Call) -> Answer<Reply> {
+pub(super) async fn collection(call: &Call) -> ApiResult<Reply> {
     let options = Options::read(call)?;
     let selection = Selection::of(call)?;
     let listed = list::list(call, &selection)?;
@@ -89,8 +90,8 @@ pub(super) async fn collection(call: &Call) -> Answer<Reply> {
 }
 
 impl Options {
-    /// Reads them from the body and, as far as it is silent, from the query.
-    pub(super) fn read(call: &Call) -> Answer<Self> {
+    /// Reads them from the body or, without one, from the query.
+    pub(super) fn read(call: &Call) -> ApiResult<Self> {
         let body =
             if call.body.is_empty() { json!({}) } else { form::decode(&call.headers, &call.body)? };
         Self::check_body(&body)?;
@@ -106,7 +107,7 @@ impl Options {
     }
 
     /// Refuses a body that is not a `DeleteOptions`.
-    fn check_body(body: &Value) -> Answer<()> {
+    fn check_body(body: &Value) -> ApiResult<()> {
         let grace = &body["gracePeriodSeconds"];
         if !grace.is_null() && !grace.is_i64() {
             let kind = apimachinery::patch::type_name(grace);
@@ -139,14 +140,15 @@ impl Options {
         }
     }
 
-    fn check(&self) -> Answer<()> {
+    fn check(&self) -> ApiResult<()> {
         let known = ["Foreground", "Background", "Orphan"];
         let mut wrong = Vec::new();
         match &self.propagation {
             Some(policy) if self.orphan.is_some() => wrong.push((
                 "propagationPolicy",
                 format!(
-                    "Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set"
+                    "Invalid value: {}: orphanDependents and deletionPropagation cannot be both set",
+                    quote(policy)
                 ),
             )),
             Some(policy) if !known.contains(&policy.as_str()) => wrong.push((
@@ -160,14 +162,16 @@ impl Options {
         options::invalid("DeleteOptions", &wrong)
     }
 
-    /// Gives the finalizers that an object has once this deletion is under way.
+    /// Returns the finalizers of an object while it is being deleted.
     fn finalizers(&self, resource: &Resource, object: &Value) -> Vec<String> {
         let mut before = meta::finalizers(object);
-        let is_definition = resource.is("apiextensions.k8s.io", "CustomResourceDefinition");
-        if is_definition && !meta::is_deleting(object) && !before.iter().any(|f| f == FINALIZER) {
-            before.push(FINALIZER.to_owned());
+        if let Some(finalizer) = resource.rules.finalizer
+            && !meta::is_deleting(object)
+            && !before.iter().any(|f| f == finalizer)
+        {
+            before.push(finalizer.to_owned());
         }
-        if resource.plural == "events" {
+        if !resource.rules.propagates_deletion {
             return before;
         }
         let has = |name: &str| before.iter().any(|f| f == name);
@@ -175,9 +179,7 @@ impl Options {
             (Some(orphan), _) => (orphan, false),
             (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
             (None, None) if has(ORPHAN) || has(FOREGROUND) => (has(ORPHAN), has(FOREGROUND)),
-            (None, None) => {
-                (resource.is("", "ReplicationController") || resource.is("batch", "Job"), false)
-            }
+            (None, None) => (resource.rules.orphans_dependents, false),
         };
         let others = before.into_iter().filter(|f| f != ORPHAN && f != FOREGROUND);
         let added =
@@ -185,7 +187,7 @@ impl Options {
         others.chain(added.map(|(_, name)| name.to_owned())).collect()
     }
 
-    fn check_preconditions(&self, call: &Call, object: &Value) -> Answer<()> {
+    fn check_preconditions(&self, call: &Call, object: &Value) -> ApiResult<()> {
         let (name, kind) = (meta::text(object, "name"), &call.resource.kind);
         let differs = |what: &str, wanted: &Option<String>, field: &str, hint: &str| {
             let (wanted, found) = (wanted.as_ref()?, meta::text(object, field));
@@ -207,28 +209,28 @@ impl Options {
     }
 }
 
-/// What is to be done with an object next.
+/// The next step of a deletion.
 enum Step {
-    /// Nothing: it is on its way out already.
+    /// Nothing: it is being deleted already.
     Wait,
     /// Mark it, and leave it.
     Mark(Value),
-    /// Mark it, for those who watch, and remove it.
+    /// Mark it, for watchers, and remove it.
     MarkAndRemove(Value),
     /// Remove it.
     Remove,
 }
 
 /// Deletes an object, as far as it can be deleted now.
-pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> Answer<Outcome> {
+pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> ApiResult<Outcome> {
     let (resource, store) = (&call.resource, &call.core.store);
     let key: Arc<str> = Arc::from(call.key(name));
-    // Someone may change the object between the look and the deletion: then we look again.
+    // If another request changes the object before it is deleted, this starts again.
     loop {
-        let seen = store.get(&resource.storage, &key);
-        let seen = seen.ok_or_else(|| Status::not_found(resource, name))?;
-        let Ok(object) = call.value(name, &seen) else {
-            match delete_unread(call, &key, &seen, options).await? {
+        let stored = store.get(&resource.storage, &key);
+        let stored = stored.ok_or_else(|| Status::not_found(resource, name))?;
+        let Ok(object) = call.value(name, &stored) else {
+            match delete_unread(call, &key, &stored, options).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(WriteError::Conflict) => continue,
                 Err(failed) => return Err(refused(resource, name, failed)),
@@ -246,8 +248,8 @@ pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> Answer
             return Ok(if removes { Outcome::Gone(left) } else { Outcome::Going(left) });
         }
         let now = match &marked {
-            Some(marked) => update::replace(call, &seen, marked).await,
-            None => Ok(seen),
+            Some(marked) => update::replace(call, &stored, marked).await,
+            None => Ok(stored),
         };
         let done = match now {
             Ok(now) if removes => remove(call, &key, &now).await,
@@ -265,12 +267,12 @@ pub(super) async fn delete(call: &Call, name: &str, options: &Options) -> Answer
 async fn remove(call: &Call, key: &Arc<str>, now: &Object) -> Result<Object, WriteError> {
     let (collection, key) = (Arc::clone(&call.resource.storage), Arc::clone(key));
     let write = Write { collection, key, expected: Some(now.version()), body: None };
-    let gone = call.core.store.write(write).await?;
-    definitions::notice(&call.core, &call.resource);
-    Ok(gone)
+    let removed = call.core.store.write(write).await?;
+    definitions::on_write(&call.core, &call.resource);
+    Ok(removed)
 }
 
-/// What is left of an object that cannot be read.
+/// The readable part of an object that cannot be decoded.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Identity {
@@ -280,22 +282,22 @@ struct Identity {
     uid: String,
 }
 
-/// Removes an object that cannot be read, at once: nobody can do what its finalizers wait for.
+/// Removes an object that cannot be read, at once: no controller could read it to remove its finalizers.
 async fn delete_unread(
     call: &Call,
     key: &Arc<str>,
-    seen: &Object,
+    stored: &Object,
     options: &Options,
-) -> Answer<Result<Outcome, WriteError>> {
-    let identity: Identity = seen.metadata().unwrap_or_default();
+) -> ApiResult<Result<Outcome, WriteError>> {
+    let identity: Identity = stored.metadata().unwrap_or_default();
     let mut object = json!({"metadata": identity, "kind": call.resource.kind});
     object["apiVersion"] = call.resource.api_version().into();
-    meta::set(&mut object, "resourceVersion", Some(seen.version().to_string().into()));
+    meta::set(&mut object, "resourceVersion", Some(stored.version().to_string().into()));
     options.check_preconditions(call, &object)?;
     if options.dry_run {
         return Ok(Ok(Outcome::Gone(object)));
     }
-    Ok(remove(call, key, seen).await.map(|_| Outcome::Gone(object)))
+    Ok(remove(call, key, stored).await.map(|_| Outcome::Gone(object)))
 }
 
 fn next(call: &Call, object: &Value, options: &Options) -> Step {
@@ -303,17 +305,19 @@ fn next(call: &Call, object: &Value, options: &Options) -> Step {
     let finalizers = options.finalizers(&call.resource, object);
     let mut marked = object.clone();
     meta::set_finalizers(&mut marked, finalizers.clone());
-    if call.resource.is("", "Namespace") {
-        if meta::is_deleting(object) {
-            return Step::Wait;
+    let grace = match call.resource.rules.removal {
+        Removal::AtOnce => None,
+        Removal::AfterGracePeriod => Some(pods::grace(object, options.grace)),
+        Removal::WhenFinalized => {
+            if meta::is_deleting(object) {
+                return Step::Wait;
+            }
+            mark(&mut marked, now, 0);
+            meta::set(&mut marked, "deletionGracePeriodSeconds", None);
+            marked["status"]["phase"] = "Terminating".into();
+            return Step::Mark(marked);
         }
-        mark(&mut marked, now, 0);
-        meta::set(&mut marked, "deletionGracePeriodSeconds", None);
-        marked["status"]["phase"] = "Terminating".into();
-        return Step::Mark(marked);
-    }
-    let grace =
-        if call.resource.is("", "Pod") { super::pods::grace(object, options.grace) } else { None };
+    };
     match grace {
         Some(grace) if meta::is_deleting(object) => {
             let pending = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
@@ -349,7 +353,7 @@ fn next(call: &Call, object: &Value, options: &Options) -> Step {
     }
 }
 
-/// Marks an object as being deleted, to be gone after a grace period.
+/// Marks an object as being deleted, to be removed after a grace period.
 fn mark(object: &mut Value, now: jiff::Timestamp, grace: i64) {
     let ends = now.saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
     meta::next_generation(object);

@@ -1,4 +1,4 @@
-//! In which form does a client want its answer, and in which did it send its object?
+//! Content negotiation: the media types of requests and responses.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header};
@@ -6,13 +6,13 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use crate::request::Body;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use apimachinery::protobuf;
 
 /// The answer to a request.
 pub(crate) type Reply = Response<Body>;
 
-/// What an answer shows of an object.
+/// The representation of an object in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// All of it.
@@ -33,19 +33,19 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) const JSON: Self = Self { view: View::Whole, yaml: false };
 
-    /// Picks the first form that the client accepts and we have.
-    pub(crate) fn accepted(headers: &HeaderMap) -> Answer<Self> {
-        let mut asked =
+    /// Returns the first supported form that the client accepts.
+    pub(crate) fn accepted(headers: &HeaderMap) -> ApiResult<Self> {
+        let mut accepted =
             headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).peekable();
-        if asked.peek().is_none() {
+        if accepted.peek().is_none() {
             return Ok(Self::JSON);
         }
-        let ranges = asked.flat_map(|value| value.split(','));
+        let ranges = accepted.flat_map(|value| value.split(','));
         let form = ranges.map(str::trim).find_map(range);
         form.ok_or_else(not_acceptable)
     }
 
-    /// Answers with an object in this form. Tables and metadata are made by the caller.
+    /// Answers with an object in this form. The caller makes tables and partial metadata.
     pub(crate) fn reply(self, code: u16, object: &Value) -> Reply {
         if self.yaml {
             let text = serde_saphyr::to_string(object).unwrap_or_default();
@@ -115,8 +115,8 @@ pub(crate) fn refusal(status: &Status) -> Reply {
     response
 }
 
-/// Turns a body in protobuf into the JSON that it stands for; any other stays as it is.
-pub(crate) fn as_json(mut headers: HeaderMap, body: Bytes) -> Answer<(HeaderMap, Bytes)> {
+/// Converts a body in protobuf to JSON; any other is unchanged.
+pub(crate) fn as_json(mut headers: HeaderMap, body: Bytes) -> ApiResult<(HeaderMap, Bytes)> {
     let is_protobuf =
         |v: &http::HeaderValue| v.as_bytes().starts_with(protobuf::MEDIA_TYPE.as_bytes());
     if body.is_empty() || !headers.get(header::CONTENT_TYPE).is_some_and(is_protobuf) {
@@ -127,8 +127,8 @@ pub(crate) fn as_json(mut headers: HeaderMap, body: Bytes) -> Answer<(HeaderMap,
     Ok((headers, Bytes::from(object.to_string())))
 }
 
-/// Reads the object that a client sent, or refuses its form.
-pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
+/// Decodes the object that a client sent, or refuses its media type.
+pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Value> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
     let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media {
@@ -138,11 +138,11 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> Answer<Value> {
     }
 }
 
-/// The forms that objects are read in.
+/// The media types that objects are decoded from.
 pub(crate) const READ: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// Refuses a body in a form that we do not speak.
+/// Refuses a body of an unsupported media type.
 pub(crate) fn unknown_format(known: &str) -> Box<Status> {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {known}"
@@ -151,7 +151,7 @@ pub(crate) fn unknown_format(known: &str) -> Box<Status> {
 }
 
 /// Reads JSON, to a bounded depth.
-pub(crate) fn json(body: &[u8]) -> Answer<Value> {
+pub(crate) fn json(body: &[u8]) -> ApiResult<Value> {
     let decoded = apimachinery::schema::decode::json(body, None).map_err(|err| {
         Status::bad_request(format!("couldn't get version/kind; json parse error: {err}"))
     })?;
@@ -160,9 +160,9 @@ pub(crate) fn json(body: &[u8]) -> Answer<Value> {
 
 /// Reads YAML. Depth, and aliases, which can make a small text huge, are bounded by the parser's budget.
 ///
-/// Of a key that stands twice in a map the last counts, and it is said which.
-pub(crate) fn yaml(body: &[u8]) -> Answer<(Value, Option<String>)> {
-    // Most of what comes as YAML is JSON, which is read faster, and deeper on the same stack.
+/// If a map has a key twice, the last value counts, and the result names the key.
+pub(crate) fn yaml(body: &[u8]) -> ApiResult<(Value, Option<String>)> {
+    // Most bodies in YAML are JSON, which parses faster, and deeper on the same stack.
     if let Ok(decoded) = apimachinery::schema::decode::json(body, None)
         && decoded.strict.is_empty()
     {

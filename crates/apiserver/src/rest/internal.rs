@@ -1,10 +1,11 @@
-//! What the engine itself does to objects, on nobody's request.
+//! Writes of the API server itself, such as those of its controllers.
 //!
-//! The same paths as for clients, so that finalizers, grace periods and watchers are respected; but nothing is reset,
-//! and nobody becomes the owner of a field.
+//! They take the same path as those of clients, so that finalizers, grace periods and watchers are respected; but no field is
+//! reset, and no field manager is recorded.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -16,12 +17,19 @@ use super::form::Form;
 use super::query::Query;
 use super::{Call, Caller, update};
 use crate::core::Core;
-use crate::status::Answer;
+use crate::status::ApiResult;
 use crate::store::Parts;
 use apimachinery::resource::Resource;
 use apimachinery::table::Include;
 
-/// What becomes of the dependents of an object that is deleted.
+/// How often a refused write is sent again.
+const MOST_RETRIES: u32 = 12;
+/// The delay before the first retry; each further one doubles it.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+/// The longest delay before a retry.
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+
+/// The propagation of a deletion to the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -30,7 +38,7 @@ pub(crate) enum Propagation {
 }
 
 impl Call {
-    /// Makes a request of the engine's own.
+    /// Creates a request of the API server itself.
     pub(crate) fn internal(
         core: &Arc<Core>,
         resource: &Arc<Resource>,
@@ -56,21 +64,42 @@ impl Call {
     }
 }
 
-/// Tells whether something is to be tried again that was refused because nothing could be written, as on a full disk, and
-/// waits until it can be: nobody would ask for it a second time.
-async fn is_to_try_again<T>(core: &Core, answer: &Answer<T>) -> bool {
-    let mut stopping = core.stopping();
-    let is_refused = answer.as_ref().is_err_and(|status| status.code == 503);
-    if !is_refused || *stopping.borrow() {
-        return false;
-    }
-    tokio::select! {
-        () = core.store.until_writable() => true,
-        _ = stopping.changed() => false,
+/// Retries a write that was refused because the store could not be written, as on a full disk: no client would send it again.
+#[derive(Default)]
+struct Retries {
+    count: u32,
+}
+
+impl Retries {
+    /// Whether the write is to be sent again. If so, waits until the store can be written, and longer with each retry: a store
+    /// that is closed counts as writable, and refuses every write.
+    async fn is_to_retry<T>(&mut self, core: &Core, answer: &ApiResult<T>) -> bool {
+        let mut stopping = core.stopping();
+        let Some(status) = answer.as_ref().err().filter(|status| status.code == 503) else {
+            return false;
+        };
+        if *stopping.borrow() {
+            return false;
+        }
+        if self.count == MOST_RETRIES {
+            tracing::warn!(retries = self.count, error = status.message, "giving up on a write");
+            return false;
+        }
+        let longest = FIRST_RETRY.saturating_mul(1 << self.count).min(LONGEST_RETRY);
+        let delay = longest.mul_f64(0.5 + core.random.fraction() / 2.0);
+        self.count += 1;
+        let writable = async {
+            core.store.until_writable().await;
+            tokio::time::sleep(delay).await;
+        };
+        tokio::select! {
+            () = writable => true,
+            _ = stopping.changed() => false,
+        }
     }
 }
 
-/// Deletes an object, if it is there and, given its uid, still is that one.
+/// Deletes an object, if it exists and has the uid, if one is given.
 pub(crate) async fn delete(
     core: &Arc<Core>,
     resource: &Arc<Resource>,
@@ -90,9 +119,10 @@ pub(crate) async fn delete(
         ..Options::default()
     };
     let call = Call::internal(core, resource, namespace, Some(name));
+    let mut retries = Retries::default();
     let deleted = loop {
         let deleted = delete::delete(&call, name, &options).await;
-        if !is_to_try_again(core, &deleted).await {
+        if !retries.is_to_retry(core, &deleted).await {
             break deleted;
         }
     };
@@ -103,7 +133,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// Changes an object, if it is there. `edit` sees and changes its metadata and these fields.
+/// Changes an object, if it exists. `edit` reads and changes its metadata and these fields; the others may not be parsed.
 pub(crate) async fn change(
     core: &Arc<Core>,
     resource: &Arc<Resource>,
@@ -113,15 +143,16 @@ pub(crate) async fn change(
     edit: impl Fn(&mut Value),
 ) {
     let call = Call::internal(core, resource, namespace, Some(name));
+    let mut retries = Retries::default();
     let changed = loop {
         let parts = update::parts(&call, Cow::Owned(Parts::whole(fields)));
-        let changed = update::change(&call, false, Owners::Noted, parts, |old| {
+        let changed = update::change(&call, false, Owners::Recorded, parts, |old| {
             let mut object = old.cloned().unwrap_or_default();
             edit(&mut object);
             Ok(object)
         });
         let changed = changed.await;
-        if !is_to_try_again(core, &changed).await {
+        if !retries.is_to_retry(core, &changed).await {
             break changed;
         }
     };
@@ -132,7 +163,7 @@ pub(crate) async fn change(
     }
 }
 
-/// Makes an object, unless there is one of that name. Its fields belong to a part of a cluster that would make it.
+/// Creates an object, unless there is one of that name. Its fields belong to the component that creates it in a real cluster.
 pub(crate) async fn create(
     core: &Arc<Core>,
     resource: &Arc<Resource>,
@@ -140,9 +171,10 @@ pub(crate) async fn create(
     manager: &str,
     object: Value,
 ) {
+    let mut retries = Retries::default();
     let made = loop {
         let made = try_create(core, resource, namespace, manager, object.clone()).await;
-        if !is_to_try_again(core, &made).await {
+        if !retries.is_to_retry(core, &made).await {
             break made;
         }
     };
@@ -159,7 +191,7 @@ async fn try_create(
     namespace: Option<&str>,
     manager: &str,
     mut object: Value,
-) -> Answer<()> {
+) -> ApiResult<()> {
     let mut call = Call::internal(core, resource, namespace, None);
     call.query.set("fieldManager", manager);
     object["apiVersion"] = resource.api_version().into();
@@ -171,5 +203,5 @@ async fn try_create(
         object["kind"] = resource.kind.as_str().into();
     }
     create::match_namespace(&call, &mut object)?;
-    create::create(&call, object, Owners::ToBeNoted).await.map(drop)
+    create::create(&call, object, Owners::ToRecord).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Which objects are there, page by page, at one version?
+//! Lists objects, page by page, at one version.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -11,11 +11,12 @@ use std::sync::Arc;
 use super::form::{self, Form, View};
 use super::select::Selection;
 use super::{Call, Reply, convert, options, read};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::{Expired, Object, Unreadable};
+use apimachinery::quote::quote;
 use apimachinery::resource::Origin;
 
-/// How many objects are looked at between two looks at the limit.
+/// How many objects are examined before the limit is checked again.
 const CHUNK: usize = 1000;
 
 /// As Go decodes it: bits that do not count may be set.
@@ -33,7 +34,7 @@ const TOO_OLD: &str = "The provided continue parameter is too old to display a c
     results in an inconsistent list - objects that were created, modified, or deleted between the \
     time the first chunk was returned and now may show up in the list.";
 
-/// Where a list goes on, as kube-apiserver encodes it.
+/// The position at which a list continues, as kube-apiserver encodes it.
 #[derive(Serialize, Deserialize)]
 struct Token {
     v: String,
@@ -41,23 +42,23 @@ struct Token {
     start: String,
 }
 
-/// What a list holds.
+/// The items of a list.
 pub(super) struct Listed {
     pub(super) version: u64,
     pub(super) items: Vec<(Arc<str>, Object)>,
-    carry_on: Option<String>,
+    continue_token: Option<String>,
     remaining: Option<usize>,
 }
 
 /// Answers with a list.
-pub(super) fn answer(call: &Call) -> Answer<Reply> {
+pub(super) fn answer(call: &Call) -> ApiResult<Reply> {
     let selection = Selection::of(call)?;
     check_options(call)?;
     let mut listed = list(call, &selection)?;
     listed.items.retain(|(key, object)| is_shown(call, key, object));
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), listed.version.to_string().into());
-    if let Some(token) = &listed.carry_on {
+    if let Some(token) = &listed.continue_token {
         metadata.insert("continue".to_owned(), token.as_str().into());
     }
     if let Some(remaining) = listed.remaining {
@@ -86,7 +87,7 @@ pub(super) fn answer(call: &Call) -> Answer<Reply> {
     Ok(call.form.reply(200, &shown))
 }
 
-/// Tells whether an object can be shown. One that cannot be read must not hide the others.
+/// Returns whether an object can be shown. One that cannot be read must not hide the others.
 fn is_shown(call: &Call, key: &str, object: &Object) -> bool {
     if !object.is_readable() {
         super::log_unreadable(&call.resource, key, &Unreadable::TooDeep);
@@ -101,7 +102,7 @@ pub(super) fn name_of(key: &str) -> &str {
     key.rsplit('/').next().unwrap_or(key)
 }
 
-/// Writes a list from the JSON that is kept, without reading it.
+/// Writes a list from the stored JSON, without parsing it.
 fn json(call: &Call, metadata: &Map<String, Value>, listed: &Listed) -> Bytes {
     let size: usize = listed.items.iter().map(|(_, object)| object.size() + 128).sum();
     let mut out = Vec::with_capacity(size + 256);
@@ -118,15 +119,15 @@ fn json(call: &Call, metadata: &Map<String, Value>, listed: &Listed) -> Bytes {
         }
         match call.resource.origin {
             Origin::BuiltIn => object.write_item(&mut out),
-            Origin::Custom => object.write(&call.resource.opening, &mut out),
+            Origin::Custom => object.write(&call.resource.json_prefix, &mut out),
         }
     }
     out.extend_from_slice(b"]}\n");
     Bytes::from(out)
 }
 
-/// Reads the objects of a list.
-pub(super) fn list(call: &Call, selection: &Selection) -> Answer<Listed> {
+/// Parses the objects of a list.
+pub(super) fn list(call: &Call, selection: &Selection) -> ApiResult<Listed> {
     let limit =
         call.query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let prefix = call.namespace.as_ref().map(|n| format!("{n}/")).unwrap_or_default();
@@ -134,7 +135,7 @@ pub(super) fn list(call: &Call, selection: &Selection) -> Answer<Listed> {
     let store = &call.core.store;
     let mut items: Vec<(Arc<str>, Object)> = Vec::new();
     loop {
-        // Without selectors one look is enough. With them, what is read and not wanted makes room for more.
+        // Without selectors one page is enough. With them, objects that do not match leave room for others.
         let chunk = match limit {
             Some(limit) if selection.is_everything() => limit,
             Some(limit) => (limit - items.len()).max(CHUNK),
@@ -159,10 +160,10 @@ pub(super) fn list(call: &Call, selection: &Selection) -> Answer<Listed> {
         if remaining == 0 || is_full {
             let more = remaining > 0;
             let start = after.filter(|_| more);
-            let carry_on =
+            let continue_token =
                 start.map(|s| token(i64::try_from(page.version).unwrap_or(-1), &prefix, &s));
             let remaining = (more && selection.is_everything()).then_some(remaining);
-            return Ok(Listed { version: page.version, items, carry_on, remaining });
+            return Ok(Listed { version: page.version, items, continue_token, remaining });
         }
     }
 }
@@ -170,7 +171,7 @@ pub(super) fn list(call: &Call, selection: &Selection) -> Answer<Listed> {
 type Start = (Option<u64>, Option<String>);
 
 /// Finds the version to read at and the key to start after.
-fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
+fn start(call: &Call, prefix: &str, limit: Option<usize>) -> ApiResult<Start> {
     let version = call.query.get("resourceVersion");
     if let Some(token) = call.query.get("continue") {
         if version.is_some_and(|v| v != "0") {
@@ -190,14 +191,14 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
             })?;
         if token.v != "meta.k8s.io/v1" {
             return Err(bad(&format!(
-                "server does not recognize this encoded version {:?}",
-                token.v
+                "server does not recognize this encoded version {}",
+                quote(&token.v)
             )));
         }
         let after = format!("{prefix}{}", token.start.trim_end_matches('\0'));
         return Ok((u64::try_from(token.rv).ok(), Some(after)));
     }
-    let asked = check_version(call, version).map_err(|status| match status.code {
+    let requested = check_version(call, version).map_err(|status| match status.code {
         500 => Status::bad_request(format!("invalid resource version: {}", status.message)),
         _ => status,
     })?;
@@ -205,7 +206,7 @@ fn start(call: &Call, prefix: &str, limit: Option<usize>) -> Answer<Start> {
         Some(how) => how == "Exact",
         None => limit.is_some(),
     };
-    Ok((asked.filter(|_| is_exact), None))
+    Ok((requested.filter(|_| is_exact), None))
 }
 
 fn token(version: i64, prefix: &str, last: &str) -> String {
@@ -222,31 +223,31 @@ fn expired(call: &Call, prefix: &str, after: Option<&str>) -> Box<Status> {
         ));
     }
     let mut status = Status::expired(TOO_OLD);
-    status.carry_on = after.map(|after| token(-1, prefix, after));
+    status.continue_token = after.map(|after| token(-1, prefix, after));
     status
 }
 
-/// Reads the version that a request asks for; 0 and nothing mean any. A version that is yet to come is refused.
-pub(super) fn check_version(call: &Call, version: Option<&str>) -> Answer<Option<u64>> {
+/// Parses the version that a request names; 0 and none mean any. A version that is not reached yet is refused.
+pub(super) fn check_version(call: &Call, version: Option<&str>) -> ApiResult<Option<u64>> {
     let Some(text) = version else { return Ok(None) };
-    let asked: u64 = text.parse().map_err(|_| {
-        let text = apimachinery::quote::quote(text);
+    let requested: u64 = text.parse().map_err(|_| {
+        let text = quote(text);
         let why =
             format!("Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax");
         Status::new(500, "", format!("resourceVersion: {why}"))
     })?;
     let current = call.core.store.version();
-    if asked > current {
-        let message = format!("Too large resource version: {asked}, current: {current}");
+    if requested > current {
+        let message = format!("Too large resource version: {requested}, current: {current}");
         let cause =
             json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         return Err(Status::new(504, "Timeout", message).cause(cause).retry_after(1));
     }
-    Ok(Some(asked).filter(|asked| *asked > 0))
+    Ok(Some(requested).filter(|version| *version > 0))
 }
 
 /// Refuses options of a list that contradict each other.
-fn check_options(call: &Call) -> Answer<()> {
+fn check_options(call: &Call) -> ApiResult<()> {
     let query = &call.query;
     let mut wrong: Vec<(&str, String)> = Vec::new();
     if let Some(how) = query.get("resourceVersionMatch") {
@@ -262,7 +263,7 @@ fn check_options(call: &Call) -> Answer<()> {
         }
         if !matches!(how, "Exact" | "NotOlderThan") {
             let known = r#"supported values: "Exact", "NotOlderThan", """#;
-            wrong.push((path, format!("Unsupported value: {how:?}: {known}")));
+            wrong.push((path, format!("Unsupported value: {}: {known}", quote(how))));
         }
         if how == "Exact" && query.get("resourceVersion") == Some("0") {
             let why = r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#;

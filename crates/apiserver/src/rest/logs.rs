@@ -1,5 +1,6 @@
 //! `pods/log`: the output of a container, read from the kubelet of its node.
 
+use api::PodLogOptions;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body::Frame;
@@ -7,11 +8,11 @@ use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::Value;
 
 use super::{Call, Reply, form};
-use crate::node_proxy::{ContainerAddress, LogOptions, NodeProxyError};
-use crate::status::{Answer, Status};
+use crate::node_proxy::{ContainerAddress, NodeProxyError};
+use crate::status::{ApiResult, Status};
 
 /// Answers with a log, as it is or as it grows.
-pub(super) async fn answer(call: &Call) -> Answer<Reply> {
+pub(super) async fn answer(call: &Call) -> ApiResult<Reply> {
     let pod = call.found()?;
     let container = container(call, &pod)?;
     let options = options(call)?;
@@ -52,12 +53,12 @@ fn unreachable(address: &ContainerAddress, why: &str) -> Box<Status> {
     Status::internal(format!("Get \"{url}\": {why}"))
 }
 
-fn options(call: &Call) -> Answer<LogOptions> {
-    let number = |key: &str| -> Answer<Option<usize>> {
+fn options(call: &Call) -> ApiResult<PodLogOptions> {
+    let number = |key: &str| -> ApiResult<Option<usize>> {
         Ok(call.query.number(key)?.and_then(|number| usize::try_from(number).ok()))
     };
     let flag = |key: &str| call.query.flag(key) == Some(true);
-    Ok(LogOptions {
+    Ok(PodLogOptions {
         follow: flag("follow"),
         previous: flag("previous"),
         since_seconds: call.query.number("sinceSeconds")?,
@@ -69,18 +70,18 @@ fn options(call: &Call) -> Answer<LogOptions> {
 }
 
 /// Returns the name of the container that a request means.
-fn container(call: &Call, pod: &Value) -> Answer<String> {
+pub(super) fn container(call: &Call, pod: &Value) -> ApiResult<String> {
     let names = |list: &str| -> Vec<String> {
         let all = pod["spec"][list].as_array().into_iter().flatten();
         all.filter_map(|c| c["name"].as_str().map(str::to_owned)).collect()
     };
     let (main, init) = (names("containers"), names("initContainers"));
     match (call.query.get("container"), &main[..]) {
-        (Some(asked), _) if main.iter().chain(&init).any(|name| name == asked) => {
-            Ok(asked.to_owned())
+        (Some(requested), _) if main.iter().chain(&init).any(|name| name == requested) => {
+            Ok(requested.to_owned())
         }
-        (Some(asked), _) => Err(Status::bad_request(format!(
-            "container {asked} is not valid for pod {}",
+        (Some(requested), _) => Err(Status::bad_request(format!(
+            "container {requested} is not valid for pod {}",
             call.name()
         ))),
         (None, [only]) => Ok(only.clone()),

@@ -1,15 +1,15 @@
-//! The parts of `metadata` that the API keeps itself.
+//! Reads and writes the metadata that the API server maintains.
 
 use jiff::Timestamp;
 use process::Random;
 use serde_json::{Map, Value};
 
-/// Gives a text field of the metadata; empty when it is absent.
+/// Returns a text field of the metadata; empty when it is absent.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// Gives the metadata to change, making it when it is absent.
+/// Returns the metadata, mutably; adds it if it is absent.
 pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object["metadata"].is_object() {
         object["metadata"] = Value::Object(Map::new());
@@ -17,7 +17,7 @@ pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     object["metadata"].as_object_mut().expect("it was just made an object")
 }
 
-/// Sets or, given nothing, removes a field of the metadata.
+/// Sets a field of the metadata, or removes it.
 pub(crate) fn set(object: &mut Value, field: &str, value: Option<Value>) {
     match value {
         Some(value) => drop(of(object).insert(field.to_owned(), value)),
@@ -25,7 +25,7 @@ pub(crate) fn set(object: &mut Value, field: &str, value: Option<Value>) {
     }
 }
 
-/// Copies a field of the metadata from one object to another, also its absence.
+/// Copies a field of the metadata from one object to another, or removes it if it is absent.
 pub(crate) fn keep(from: &Value, to: &mut Value, field: &str) {
     let kept = from["metadata"].get(field);
     if to["metadata"].get(field) != kept {
@@ -39,29 +39,29 @@ pub(crate) fn finalizers(object: &Value) -> Vec<String> {
     listed.into_iter().flatten().filter_map(|f| f.as_str().map(str::to_owned)).collect()
 }
 
-/// Sets the finalizers; without any the field goes.
+/// Sets the finalizers; removes the field if there are none.
 pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     set(object, "finalizers", (!finalizers.is_empty()).then(|| finalizers.into()));
 }
 
-/// Tells whether the object is being deleted.
+/// Returns whether the object is being deleted.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Writes a moment as objects have it.
+/// Formats a time as objects have it.
 pub(crate) fn time(at: Timestamp) -> Value {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
 }
 
-/// Makes the next generation of an object that counts them.
+/// Increments the generation of an object that has one.
 pub(crate) fn next_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|g| *g > 0) {
         set(object, "generation", Some((generation + 1).into()));
     }
 }
 
-/// Makes a name from its beginning and five letters and digits that cannot be misread as words.
+/// Generates a name: a prefix and five letters and digits, without vowels.
 pub(crate) fn generated_name(base: &str, random: &Random) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let random = random.uuid();

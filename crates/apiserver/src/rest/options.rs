@@ -1,20 +1,20 @@
-//! Which options of a request contradict each other, or are not options at all?
+//! Validates the options of a request.
 
 use serde_json::json;
 
 use super::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use apimachinery::quote::quote;
 
 /// Checks the options that every write has.
-pub(super) fn of_write(call: &Call) -> Answer<()> {
+pub(super) fn of_write(call: &Call) -> ApiResult<()> {
     let mut wrong = Vec::new();
     let dry_run: Vec<&str> = call.query.all("dryRun").collect();
     if dry_run.iter().any(|value| *value != "All") {
-        let said: Vec<String> = dry_run.iter().map(|value| quote(value)).collect();
+        let given: Vec<String> = dry_run.iter().map(|value| quote(value)).collect();
         wrong.push((
             "dryRun",
-            format!("Unsupported value: [{}]: supported values: \"All\"", said.join(",")),
+            format!("Unsupported value: [{}]: supported values: \"All\"", given.join(",")),
         ));
     }
     if let Some(manager) = call.query.get("fieldManager") {
@@ -39,14 +39,14 @@ pub(super) fn of_write(call: &Call) -> Answer<()> {
 }
 
 /// Refuses options, naming each that is wrong.
-pub(super) fn invalid(kind: &str, wrong: &[(&str, String)]) -> Answer<()> {
+pub(super) fn invalid(kind: &str, wrong: &[(&str, String)]) -> ApiResult<()> {
     if wrong.is_empty() {
         return Ok(());
     }
     let all: Vec<String> = wrong.iter().map(|(path, why)| format!("{path}: {why}")).collect();
-    let said = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
+    let problems = if all.len() == 1 { all[0].clone() } else { format!("[{}]", all.join(", ")) };
     let mut status =
-        Status::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {said}"));
+        Status::new(422, "Invalid", format!("{kind}.meta.k8s.io \"\" is invalid: {problems}"));
     status.details = Some(crate::status::details("", "meta.k8s.io", kind));
     for (path, why) in wrong {
         let reason = match why.split(':').next() {

@@ -1,20 +1,32 @@
-//! Who owns what after a write?
+//! Updates field ownership (`managedFields`) after a write.
 
 use serde_json::Value;
 
 use super::Call;
-use crate::status::{Answer, Status};
-use apimachinery::fields::{self, Write};
+use crate::status::{ApiResult, Status};
+use crate::store::Unparsed;
+use apimachinery::fields::{self, WriteContext};
 use apimachinery::patch::apply;
-use apimachinery::resource::{Origin, Served, Subresource};
+use apimachinery::resource::{Origin, ServedResources, Subresource};
 
-/// Notes in an object who owns what after a create or an update.
-pub(super) fn note(call: &Call, old: Option<&Value>, new: &mut Value) {
-    with(call, &call.field_manager(), |write| fields::update(old, new, write));
+/// Sets the `managedFields` of a new object.
+pub(super) fn record_create(call: &Call, new: &mut Value) {
+    with(call, &call.field_manager(), |write| fields::update(None, new, write));
 }
 
-/// Applies a configuration to what is there, and notes who owns what.
-pub(super) fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Answer<Value> {
+/// Updates the `managedFields` of a changed object, parsed or not.
+pub(super) fn record_update(call: &Call, old: &Value, new: &mut Value, unparsed: &mut Unparsed) {
+    with(call, &call.field_manager(), |write| match unparsed.managed_fields() {
+        None => fields::update(Some(old), new, write),
+        Some(live) => {
+            let json = fields::update_unparsed(old, live, new, write);
+            unparsed.set_managed_fields(new, json);
+        }
+    });
+}
+
+/// Applies a configuration to an object, and updates its `managedFields`.
+pub(super) fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> ApiResult<Value> {
     let force = call.query.flag("force") == Some(true);
     let manager = call.query.get("fieldManager").unwrap_or_default();
     with(call, manager, |write| apply::apply(old, applied, write, force)).map_err(|err| {
@@ -34,14 +46,14 @@ pub(super) fn apply(call: &Call, old: Option<&Value>, applied: &Value) -> Answer
     })
 }
 
-fn with<T>(call: &Call, manager: &str, act: impl FnOnce(&Write<'_>) -> T) -> T {
+fn with<T>(call: &Call, manager: &str, act: impl FnOnce(&WriteContext<'_>) -> T) -> T {
     let resource = &call.resource;
-    let served: &Served = &call.core.registry.served();
+    let served: &ServedResources = &call.core.registry.served();
     let shape = |api_version: &str| served.find_kind(api_version, &resource.kind)?.shape();
     let subresource = call.subresource.map_or("", Subresource::name);
     let is_builtin = resource.origin == Origin::BuiltIn;
     let has_status = resource.has(Subresource::Status);
-    act(&Write {
+    act(&WriteContext {
         api_version: &resource.api_version(),
         shape: &shape,
         is_builtin,

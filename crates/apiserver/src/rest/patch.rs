@@ -1,4 +1,4 @@
-//! What does a request's patch make of an object?
+//! Applies the patch of a request to an object.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::create::{self, Owners};
 use super::{Call, Reply, decode, form, meta, options, owner, update};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::Parts;
 use apimachinery::patch;
 use apimachinery::quote::quote;
@@ -14,10 +14,10 @@ use apimachinery::resource::Origin;
 use apimachinery::schema::{Shape, Types};
 
 /// Patches an object, or the part that the request names.
-pub(super) async fn answer(call: &Call) -> Answer<Reply> {
+pub(super) async fn answer(call: &Call) -> ApiResult<Reply> {
     let patch = Patch::read(call)?;
     let is_apply = patch.form == Form::Apply;
-    let owners = if is_apply { Owners::Noted } else { Owners::ToBeNoted };
+    let owners = if is_apply { Owners::Recorded } else { Owners::ToRecord };
     let makes = is_apply && call.subresource.is_none();
     let changed = update::change(call, makes, owners, patch.parts(call), |old| {
         let object = if is_apply { patch.applied(call, old)? } else { patch.decode(call, old)? };
@@ -28,14 +28,14 @@ pub(super) async fn answer(call: &Call) -> Answer<Reply> {
 }
 
 /// Applies the patch of a request to the scale of an object.
-pub(super) fn scaled(call: &Call, mut scale: Value) -> Answer<Value> {
+pub(super) fn scaled(call: &Call, mut scale: Value) -> ApiResult<Value> {
     let shape = Types::builtin().kind("autoscaling", "v1", "Scale");
     Patch::read(call)?.apply(&mut scale, shape)?;
     Ok(scale)
 }
 
-/// Refuses an outcome that is another object than the one the request names.
-fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value> {
+/// Refuses an outcome that is not the object that the request names.
+fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> ApiResult<Value> {
     let uid = meta::text(&object, "uid");
     match old {
         None if !uid.is_empty() => {
@@ -54,22 +54,22 @@ fn checked(call: &Call, mut object: Value, old: Option<&Value>) -> Answer<Value>
     Ok(object)
 }
 
-/// Says that a patch may not make another object of this one. The real server finds this twice.
+/// Refuses a patch that changes the uid. kube-apiserver lists the cause twice.
 fn immutable_uid(call: &Call, uid: &str) -> Box<Status> {
     let (kind, group) = (&call.resource.kind, &call.resource.group);
     let why = format!("Invalid value: {}: field is immutable", quote(uid));
-    let said = apimachinery::resource::qualified(kind, group);
+    let qualified = apimachinery::resource::qualified(kind, group);
     let mut status = Status::new(
         422,
         "Invalid",
-        format!("{said} \"{}\" is invalid: metadata.uid: {why}", call.name()),
+        format!("{qualified} \"{}\" is invalid: metadata.uid: {why}", call.name()),
     );
     status.details = Some(crate::status::details(call.name(), group, kind));
     let cause = json!({"reason": "FieldValueInvalid", "message": why, "field": "metadata.uid"});
     status.cause(cause.clone()).cause(cause)
 }
 
-/// A patch, and what strict validation would refuse in the patch itself.
+/// A patch, and the problems that strict validation finds in the patch itself.
 struct Patch {
     form: Form,
     document: Value,
@@ -85,7 +85,7 @@ enum Form {
 }
 
 impl Patch {
-    fn read(call: &Call) -> Answer<Self> {
+    fn read(call: &Call) -> ApiResult<Self> {
         let form = Form::of(call)?;
         check_options(call, form == Form::Apply)?;
         if form == Form::Apply {
@@ -104,7 +104,7 @@ impl Patch {
         Ok(patch)
     }
 
-    /// Tells which parts of an object the patch changes.
+    /// Returns which parts of an object the patch changes.
     fn parts(&self, call: &Call) -> Parts<'_> {
         let changes_owners = !self.document["metadata"]["managedFields"].is_null();
         if self.form == Form::Merge && self.document.is_object() && !changes_owners {
@@ -115,7 +115,7 @@ impl Patch {
     }
 
     /// Applies any patch but a configuration.
-    fn apply(&self, object: &mut Value, shape: Option<Shape<'_>>) -> Answer<()> {
+    fn apply(&self, object: &mut Value, shape: Option<Shape<'_>>) -> ApiResult<()> {
         let document = &self.document;
         match self.form {
             Form::Json => {
@@ -127,14 +127,14 @@ impl Patch {
         .map_err(refused)
     }
 
-    fn outcome(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+    fn outcome(&self, call: &Call, old: Option<&Value>) -> ApiResult<Value> {
         let mut object = old.cloned().unwrap_or_default();
         self.apply(&mut object, call.resource.shape())?;
         Ok(object)
     }
 
-    /// Applies the patch, and brings the outcome into the form in which an object of the kind is read.
-    fn decode(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+    /// Applies the patch, and decodes the outcome as an object of the kind.
+    fn decode(&self, call: &Call, old: Option<&Value>) -> ApiResult<Value> {
         decode::outcome(call, self.outcome(call, old)?, old, &self.strict)?.map_err(|why| {
             let patched = match self.form {
                 Form::Strategic => patch::go_value(&self.document),
@@ -149,9 +149,9 @@ impl Patch {
         })
     }
 
-    fn applied(&self, call: &Call, old: Option<&Value>) -> Answer<Value> {
+    fn applied(&self, call: &Call, old: Option<&Value>) -> ApiResult<Value> {
         let mut object = owner::apply(call, old, &self.document)?;
-        // A version says nothing about an object that is not there.
+        // For an object that does not exist, the version is meaningless.
         if old.is_none() {
             meta::set(&mut object, "resourceVersion", None);
         }
@@ -159,7 +159,7 @@ impl Patch {
     }
 }
 
-/// The order in which the real server writes metadata, and the notes on owners in it.
+/// The order in which kube-apiserver writes metadata, and the entries of `managedFields`.
 const METADATA: [&str; 15] = [
     "name",
     "generateName",
@@ -180,7 +180,7 @@ const METADATA: [&str; 15] = [
 const OWNER: [&str; 7] =
     ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
 
-/// Writes an object as the real server quotes it: members by name, but metadata in its own order.
+/// Formats an object as kube-apiserver quotes it: members sorted by name, but metadata in its own order.
 fn as_written(object: &Value) -> String {
     let members = object.as_object().into_iter().flatten().map(|(name, value)| {
         let text = if name == "metadata" { in_order(value, &METADATA) } else { value.to_string() };
@@ -214,7 +214,7 @@ fn in_order(value: &Value, order: &[&str]) -> String {
 }
 
 impl Form {
-    fn of(call: &Call) -> Answer<Self> {
+    fn of(call: &Call) -> ApiResult<Self> {
         let is_builtin = call.resource.origin == Origin::BuiltIn;
         match decode::media(call) {
             "application/json-patch+json" => Ok(Self::Json),
@@ -235,7 +235,7 @@ impl Form {
 }
 
 /// Reads an applied configuration.
-fn configuration(call: &Call) -> Answer<Value> {
+fn configuration(call: &Call) -> ApiResult<Value> {
     let (applied, twice) = form::yaml(&call.body)
         .map_err(|err| Status::bad_request(format!("error decoding YAML: {}", err.message)))?;
     match twice {
@@ -258,8 +258,8 @@ fn configuration(call: &Call) -> Answer<Value> {
     Ok(applied)
 }
 
-/// Refuses options that a patch of this form does not have, or has to have.
-fn check_options(call: &Call, is_apply: bool) -> Answer<()> {
+/// Refuses options that a patch of this form does not have, and missing ones that it needs.
+fn check_options(call: &Call, is_apply: bool) -> ApiResult<()> {
     let mut wrong = Vec::new();
     if is_apply && call.query.get("fieldManager").is_none() {
         wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));

@@ -1,4 +1,4 @@
-//! What can be done with a pod besides writing it: binding it to a node, and evicting it.
+//! Binds and evicts pods, and computes their grace periods.
 
 use std::borrow::Cow;
 
@@ -8,20 +8,20 @@ use super::create::{self, Owners, Written};
 use super::delete::{self, Options, Outcome};
 use super::write::NotStored;
 use super::{Call, Reply, decode, form, meta, update};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::{Body, Parts, Write};
-use apimachinery::selector::Labels;
+use apimachinery::selector::LabelSelector;
 
-/// Gives how long a pod may take to end, as its deletion or the pod itself says. One that runs nowhere needs no time.
-pub(super) fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
+/// Returns the grace period of a pod in seconds: that of the request, or its own. A pod that runs nowhere needs none.
+pub(super) fn grace(pod: &Value, requested: Option<i64>) -> i64 {
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64();
-    let grace = asked.or(own).unwrap_or(0);
+    let grace = requested.or(own).unwrap_or(0);
     let runs = pod["spec"]["nodeName"].as_str().is_some_and(|n| !n.is_empty());
     let is_over = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
     match grace {
-        _ if !runs || is_over => Some(0),
-        negative if negative < 0 => Some(1),
-        grace => Some(grace),
+        _ if !runs || is_over => 0,
+        negative if negative < 0 => 1,
+        grace => grace,
     }
 }
 
@@ -30,15 +30,15 @@ fn success(call: &Call) -> Reply {
     form::Form { view: form::View::Whole, ..call.form }.reply(201, &status)
 }
 
-/// Gives a pod to a node.
-pub(super) async fn bind(call: &Call) -> Answer<Reply> {
+/// Binds a pod to a node.
+pub(super) async fn bind(call: &Call) -> ApiResult<Reply> {
     let binding = form::decode(&call.headers, &call.body)?;
     bind_to(call, call.name(), &binding).await?;
     Ok(success(call))
 }
 
 /// Carries out a `Binding`.
-pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<()> {
+pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> ApiResult<()> {
     let (kind, node) = (&binding["target"]["kind"], binding["target"]["name"].as_str());
     let node = node.unwrap_or_default();
     let mut wrong = Vec::new();
@@ -58,7 +58,7 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     let now = meta::time(call.core.clock.now());
     let pod_call = on_pod(call, name)?;
     let parts = update::parts(&pod_call, Cow::Owned(Parts::whole(&["spec", "status"])));
-    update::change(&pod_call, false, Owners::Noted, parts, |old| {
+    update::change(&pod_call, false, Owners::Recorded, parts, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let conflict = |why: &str| {
             let message = format!("Operation cannot be fulfilled on pods/binding \"{name}\": {why}");
@@ -97,8 +97,8 @@ pub(super) async fn bind_to(call: &Call, name: &str, binding: &Value) -> Answer<
     Ok(())
 }
 
-/// Gives a request about a pod that may change what nobody may write otherwise.
-fn on_pod(call: &Call, name: &str) -> Answer<Call> {
+/// Handles the subresources of pods that change otherwise immutable fields.
+fn on_pod(call: &Call, name: &str) -> ApiResult<Call> {
     let served = call.core.registry.served();
     let pods = served.find("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
     let query = call.query.clone();
@@ -118,7 +118,7 @@ pub(crate) fn set_condition(object: &mut Value, condition: Value) {
 }
 
 /// Deletes a pod, unless a disruption budget forbids it.
-pub(super) async fn evict(call: &Call) -> Answer<Reply> {
+pub(super) async fn evict(call: &Call) -> ApiResult<Reply> {
     let eviction = form::decode(&call.headers, &call.body)?;
     if !matches!(meta::text(&eviction, "name"), name if name == call.name()) {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -127,7 +127,7 @@ pub(super) async fn evict(call: &Call) -> Answer<Reply> {
     options.dry_run |= call.query.is_dry_run();
     let pod = call.found()?;
     if !ignores_budgets(&pod) {
-        spend_budget(call, &pod, options.dry_run).await?;
+        use_budget(call, &pod, options.dry_run).await?;
     }
     if !options.dry_run {
         mark_disrupted(call).await?;
@@ -137,7 +137,7 @@ pub(super) async fn evict(call: &Call) -> Answer<Reply> {
     }
 }
 
-/// A pod that has ended, never ran, or is going anyway disrupts nothing.
+/// Returns whether evicting a pod is no disruption: it has ended, never ran, or is being deleted.
 fn ignores_budgets(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed" | "Pending"))
         || meta::is_deleting(pod)
@@ -149,7 +149,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// Finds the budget that covers a pod and takes one disruption from it.
-async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
+async fn use_budget(call: &Call, pod: &Value, dry_run: bool) -> ApiResult<()> {
     let served = call.core.registry.served();
     let budgets =
         served.find("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::no_such_resource)?;
@@ -159,10 +159,10 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
         let items = page.map(|p| p.items).unwrap_or_default();
         let mut covering = items.into_iter().filter_map(|(key, object)| {
             let budget = object.value("policy/v1", "PodDisruptionBudget").ok()?;
-            let selector = Labels::from_object(Some(&budget["spec"]["selector"])).ok()?;
+            let selector = LabelSelector::from_object(Some(&budget["spec"]["selector"])).ok()?;
             selector.matches_object(pod).then_some((key, object, budget))
         });
-        let Some((key, seen, mut budget)) = covering.next() else { return Ok(()) };
+        let Some((key, stored, mut budget)) = covering.next() else { return Ok(()) };
         if covering.next().is_some() {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(Status::new(500, "", message));
@@ -185,10 +185,10 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
         let write = Write {
             collection: budgets.storage.clone(),
             key,
-            expected: Some(seen.version()),
+            expected: Some(stored.version()),
             body: Some(Body::new(&budget)),
         };
-        match call.write(budgets, meta::text(&budget, "name"), Some(&seen), write).await {
+        match call.write(budgets, meta::text(&budget, "name"), Some(&stored), write).await {
             Ok(_) => return Ok(()),
             Err(NotStored::Conflict) => {}
             Err(NotStored::Refused(status)) => return Err(status),
@@ -196,8 +196,8 @@ async fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Answer<()> {
     }
 }
 
-/// Refuses when a budget is not up to date, or spent.
-fn check_budget(budget: &Value) -> Answer<()> {
+/// Refuses an eviction if the budget is not up to date, or used up.
+fn check_budget(budget: &Value) -> ApiResult<()> {
     let name = meta::text(budget, "name");
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
@@ -225,11 +225,11 @@ fn check_budget(budget: &Value) -> Answer<()> {
     Ok(())
 }
 
-/// Says in the pod's status why it goes.
-async fn mark_disrupted(call: &Call) -> Answer<()> {
+/// Sets the condition of the pod that states why it is deleted.
+async fn mark_disrupted(call: &Call) -> ApiResult<()> {
     let now = meta::time(call.core.clock.now());
     let pod = on_pod(call, call.name())?;
-    let marked = update::change(&pod, false, Owners::Noted, Parts::All, |old| {
+    let marked = update::change(&pod, false, Owners::Recorded, Parts::All, |old| {
         let mut pod = old.cloned().unwrap_or_default();
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
@@ -244,7 +244,7 @@ async fn mark_disrupted(call: &Call) -> Answer<()> {
 }
 
 /// Carries out a `Binding` that was posted to the collection of bindings.
-pub(super) async fn create_binding(call: &Call) -> Answer<Reply> {
+pub(super) async fn create_binding(call: &Call) -> ApiResult<Reply> {
     let mut binding = decode::object(call)?;
     create::match_namespace(call, &mut binding)?;
     let name = meta::text(&binding, "name").to_owned();

@@ -1,16 +1,16 @@
-//! What does a request ask for besides its object?
+//! Parses the query parameters of a request.
 
 use std::time::Duration;
 
 use super::address::unescape;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// The parameters of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what follows the question mark.
+    /// Parses the part after the question mark.
     pub(crate) fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         Self(
@@ -21,30 +21,30 @@ impl Query {
         )
     }
 
-    /// Sets a parameter that the path, and not the query, gave.
+    /// Sets a parameter that comes from the path instead of the query.
     pub(crate) fn set(&mut self, key: &str, value: &str) {
         self.0.push((key.to_owned(), value.to_owned()));
     }
 
-    /// Gives a parameter, if it is there and not empty.
+    /// Returns a parameter that is present and not empty.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
         found.filter(|value| !value.is_empty())
     }
 
-    /// Gives every value of a parameter.
+    /// Returns every value of a parameter.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// Reads a yes or no. A parameter without a value means yes.
+    /// Parses a boolean. A parameter without a value is true.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
         let value = self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())?;
         Some(!matches!(value, "0" | "false" | "False" | "FALSE" | "f" | "F"))
     }
 
-    /// Reads a whole number.
-    pub(crate) fn number(&self, key: &str) -> Answer<Option<i64>> {
+    /// Parses an integer.
+    pub(crate) fn number(&self, key: &str) -> ApiResult<Option<i64>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let bad = || {
             Status::bad_request(format!(
@@ -55,18 +55,18 @@ impl Query {
         text.parse().map(Some).map_err(|_| bad())
     }
 
-    /// Gives how long the client wants to wait at most.
-    pub(crate) fn timeout(&self) -> Answer<Option<Duration>> {
+    /// Returns the timeout of the request.
+    pub(crate) fn timeout(&self) -> ApiResult<Option<Duration>> {
         let seconds = self.number("timeoutSeconds")?;
         Ok(seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs))
     }
 
-    /// Tells whether nothing is to be changed.
+    /// Returns whether the request is a dry run.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.all("dryRun").any(|value| value == "All")
     }
 
-    /// Gives who claims the fields of a write: what the client says, or the first part of its name for itself.
+    /// Returns the field manager of a write: the one in the query, or the user agent up to its first slash.
     pub(crate) fn field_manager(&self, user_agent: &str) -> String {
         match self.get("fieldManager") {
             Some(manager) => manager.to_owned(),

@@ -1,12 +1,12 @@
-//! What does one object look like?
+//! Reads one object.
 
 use serde_json::{Value, json};
 
 use super::{Call, Reply};
-use crate::status::Answer;
+use crate::status::ApiResult;
 
 /// Answers with the object that the request names.
-pub(super) fn answer(call: &Call) -> Answer<Reply> {
+pub(super) fn answer(call: &Call) -> ApiResult<Reply> {
     super::list::check_version(call, call.query.get("resourceVersion"))?;
     call.show(200, &call.find()?)
 }

@@ -1,20 +1,20 @@
-//! How many replicas of a workload are wanted, whatever kind it is?
+//! Reads and writes the subresource `scale` of every kind that has it.
 
 use serde_json::{Value, json};
 
 use super::{Call, Reply, create, form, meta, patch, update};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::Parts;
 use apimachinery::crd::Scale;
 
 /// Answers with the scale of an object.
-pub(super) fn read(call: &Call) -> Answer<Reply> {
+pub(super) fn read(call: &Call) -> ApiResult<Reply> {
     let object = call.found()?;
     Ok(call.form.reply(200, &of(call, &object)))
 }
 
 /// Replaces the scale of an object.
-pub(super) async fn update(call: &Call) -> Answer<Reply> {
+pub(super) async fn update(call: &Call) -> ApiResult<Reply> {
     let scale = form::decode(&call.headers, &call.body)?;
     let name = meta::text(&scale, "name");
     if name != call.name() {
@@ -27,23 +27,23 @@ pub(super) async fn update(call: &Call) -> Answer<Reply> {
 }
 
 /// Patches the scale of an object.
-pub(super) async fn patch(call: &Call) -> Answer<Reply> {
+pub(super) async fn patch(call: &Call) -> ApiResult<Reply> {
     set(call, |scale| patch::scaled(call, scale)).await
 }
 
-async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply> {
-    let changed = update::change(call, false, create::Owners::ToBeNoted, Parts::All, |old| {
+async fn set(call: &Call, make: impl Fn(Value) -> ApiResult<Value>) -> ApiResult<Reply> {
+    let changed = update::change(call, false, create::Owners::ToRecord, Parts::All, |old| {
         let mut object = old.cloned().unwrap_or_default();
         let scale = make(of(call, &object))?;
         let wanted = scale["spec"].get("replicas").cloned().unwrap_or_else(|| 0.into());
         check(call, &wanted)?;
         for field in ["resourceVersion", "uid"] {
-            let said = meta::text(&scale, field);
-            // Custom resources are never changed unseen; who does not say what was seen means what is there.
-            if said.is_empty() && call.resource.custom.is_some() {
+            let given = meta::text(&scale, field);
+            // Custom resources need a version; a scale without one means the stored version.
+            if given.is_empty() && call.resource.custom.is_some() {
                 continue;
             }
-            meta::set(&mut object, field, (!said.is_empty()).then(|| said.into()));
+            meta::set(&mut object, field, (!given.is_empty()).then(|| given.into()));
         }
         let path = paths(call).replicas;
         let replicas = place(&mut object, &path).ok_or_else(|| {
@@ -60,7 +60,7 @@ async fn set(call: &Call, make: impl Fn(Value) -> Answer<Value>) -> Answer<Reply
     Ok(call.form.reply(200, &of(call, &object)))
 }
 
-fn check(call: &Call, wanted: &Value) -> Answer<()> {
+fn check(call: &Call, wanted: &Value) -> ApiResult<()> {
     if wanted.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n)) {
         return Ok(());
     }
@@ -72,7 +72,7 @@ fn check(call: &Call, wanted: &Value) -> Answer<()> {
         .cause(json!({"reason": "FieldValueInvalid", "message": why, "field": "spec.replicas"})))
 }
 
-/// Gives the scale of an object.
+/// Returns the scale of an object.
 fn of(call: &Call, object: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -92,7 +92,7 @@ fn of(call: &Call, object: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Gives where in an object the numbers of its scale are.
+/// Returns the paths of the scale in an object.
 fn paths(call: &Call) -> Scale {
     let custom = call.resource.custom.as_ref().and_then(|c| c.scale.clone());
     custom.unwrap_or_else(|| Scale {
@@ -106,7 +106,7 @@ fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('.').filter(|s| !s.is_empty()).fold(object, |at, step| &at[step])
 }
 
-/// Finds a place in an object, making what is not there on the way; `None` where something else is.
+/// Returns the value at a path, adding missing objects; `None` if another value is in the way.
 fn place<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     path.split('.').filter(|s| !s.is_empty()).try_fold(object, |at, step| {
         if at.is_null() {
@@ -116,7 +116,7 @@ fn place<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     })
 }
 
-/// Writes a selector as one text: a map of labels, or the form with `matchLabels` and `matchExpressions`.
+/// Formats a selector as a string, given a map of labels, or the form with `matchLabels` and `matchExpressions`.
 fn selector(selector: &Value) -> Option<String> {
     let fields = selector.as_object()?;
     let is_plain = fields.values().all(Value::is_string);

@@ -1,25 +1,25 @@
-//! Which objects does a list or watch ask for?
+//! The selectors of a list or watch.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::{Call, convert};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::Object;
 use apimachinery::resource::{Origin, Resource};
-use apimachinery::selector::{Fields, Labels, Selectable};
+use apimachinery::selector::{FieldSelector, LabelSelector, Selectable};
 
 /// The label and field selectors of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    labels: Labels,
-    fields: Fields,
+    labels: LabelSelector,
+    fields: FieldSelector,
     /// The name in the path of a watch.
     only: Option<String>,
 }
 
-/// The part of an object that label selectors look at.
+/// The metadata that label selectors match.
 #[derive(Default, Deserialize)]
 struct Labelled {
     #[serde(default)]
@@ -28,10 +28,10 @@ struct Labelled {
 
 impl Selection {
     /// Reads the selectors of a request.
-    pub(crate) fn of(call: &Call) -> Answer<Self> {
+    pub(crate) fn of(call: &Call) -> ApiResult<Self> {
         let labels = match call.query.get("labelSelector") {
-            Some(text) => Labels::parse(text).map_err(|err| Status::bad_request(err.0))?,
-            None => Labels::everything(),
+            Some(text) => LabelSelector::parse(text).map_err(|err| Status::bad_request(err.0))?,
+            None => LabelSelector::everything(),
         };
         let resource = &call.resource;
         let selectable = match resource.origin {
@@ -41,22 +41,23 @@ impl Selection {
             }
         };
         let text = call.query.get("fieldSelector").unwrap_or_default();
-        let fields = Fields::parse(text, selectable).map_err(|err| Status::bad_request(err.0))?;
+        let fields =
+            FieldSelector::parse(text, selectable).map_err(|err| Status::bad_request(err.0))?;
         Ok(Self { labels, fields, only: None })
     }
 
-    /// Asks for one object only.
+    /// Selects one object by name.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.only = Some(name.to_owned());
         self
     }
 
-    /// Tells whether every object is asked for.
+    /// Returns whether every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything() && self.only.is_none()
     }
 
-    /// Tells whether an object is asked for.
+    /// Returns whether an object is selected.
     pub(crate) fn matches(&self, resource: &Resource, key: &str, object: &Object) -> bool {
         let (namespace, name) = match key.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),

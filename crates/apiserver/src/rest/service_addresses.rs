@@ -4,18 +4,18 @@ use serde_json::Value;
 
 use super::{Call, meta, strategy};
 use crate::service_addresses::AssignmentLock;
-use crate::status::Answer;
+use crate::status::ApiResult;
 
-/// Takes the lock for assigning addresses, if the request is one that does.
+/// Acquires the lock for assigning addresses, if the request assigns any.
 pub(super) async fn lock(call: &Call) -> Option<AssignmentLock> {
-    if !call.resource.is("", "Service") || call.query.is_dry_run() {
+    if !call.resource.rules.has_addresses || call.query.is_dry_run() {
         return None;
     }
     Some(call.core.service_addresses.lock().await)
 }
 
-/// Assigns the addresses and node ports that a Service does not name itself, and refuses those that another has.
-pub(super) fn assign(call: &Call, service: &mut Value) -> Answer<()> {
+/// Assigns the addresses and node ports that a Service does not choose itself, and refuses those that another Service has.
+pub(super) fn assign(call: &Call, service: &mut Value) -> ApiResult<()> {
     if service["spec"]["type"] == "ExternalName" {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What does the server say of itself?
+//! Version, health and other endpoints about the server itself.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use super::form::{self, Form};
 use super::{Reply, query::Query};
 use crate::core::Core;
 use crate::discovery;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// The version of Kubernetes whose behaviour the engine follows.
 const VERSION: &str = "v1.36.3";
 
-/// What kubectl asks version 2 of OpenAPI in. It does so only about kinds of which version 3 says nothing: those of groups
-/// that are given away. Then it wants to hear that nothing is known of them, and leaves the checking to the server.
+/// The media type in which kubectl requests version 2 of OpenAPI. It does so only for kinds that version 3 does not describe: kinds of
+/// delegated groups. The answer is then an empty document, so that kubectl leaves validation to the server.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// The same as media types are spelt: there is no `@` in them. It is what the real API server answers.
+/// The same without `@`, which media types may not have, as kube-apiserver answers it.
 const SPELT_OUT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// A document of that kind with no paths and no definitions.
+/// An empty document of that type.
 const NOTHING: &[u8] = b"\x0a\x032.0\x12\x0d\x0a\x07nothing\x12\x02v1\x42\x00";
 
 /// Answers a request that names no resource.
-pub(super) async fn answer(core: &Arc<Core>, parts: &request::Parts) -> Answer<Reply> {
+pub(super) async fn answer(core: &Arc<Core>, parts: &request::Parts) -> ApiResult<Reply> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(Status::method_not_allowed());
     }
@@ -44,13 +44,13 @@ pub(super) async fn answer(core: &Arc<Core>, parts: &request::Parts) -> Answer<R
     }
 }
 
-/// Says which groups, versions and resources there are.
-async fn discover(core: &Arc<Core>, parts: &request::Parts, path: &str) -> Answer<Reply> {
+/// Returns which groups, versions and resources there are.
+async fn discover(core: &Arc<Core>, parts: &request::Parts, path: &str) -> ApiResult<Reply> {
     let served = core.registry.served();
-    let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
-    let asked: Vec<&str> = asked.flat_map(|v| v.split(',')).map(str::trim).collect();
+    let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let accepted: Vec<&str> = accepted.flat_map(|v| v.split(',')).map(str::trim).collect();
     let wants = |version: &str| {
-        asked.iter().any(|a| {
+        accepted.iter().any(|a| {
             a.contains("as=APIGroupDiscoveryList") && a.contains(&format!(";v={version};"))
         })
     };
@@ -85,13 +85,13 @@ async fn discover(core: &Arc<Core>, parts: &request::Parts, path: &str) -> Answe
 
 /// Answers with an OpenAPI document.
 fn openapi(core: &Core, parts: &request::Parts, path: &str) -> Reply {
-    let asked = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
-    let asked: Vec<&str> = asked.flat_map(|v| v.split(',')).collect();
+    let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let accepted: Vec<&str> = accepted.flat_map(|v| v.split(',')).collect();
     let is_json = |a: &&str| a.contains("json") || a.contains("*/*");
-    if path == "/openapi/v2" && asked.iter().any(|a| a.contains(PROTOBUF)) {
+    if path == "/openapi/v2" && accepted.iter().any(|a| a.contains(PROTOBUF)) {
         return form::reply(200, SPELT_OUT, Bytes::from_static(NOTHING));
     }
-    if !asked.is_empty() && !asked.iter().any(is_json) {
+    if !accepted.is_empty() && !accepted.iter().any(is_json) {
         return form::text(406, "only application/json is served here\n");
     }
     let Some(document) = crate::openapi::document(&core.registry.served(), path) else {
@@ -132,7 +132,7 @@ fn health(core: &Core, parts: &request::Parts) -> Reply {
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let what = parts.uri.path().trim_matches('/');
-    // A process that cannot write for now is not one that has to be started again.
+    // A restart would not help a process that cannot write.
     if let Some(why) = core.store.trouble().filter(|_| what != "livez") {
         let text = format!("[+]ping ok\n[-]store failed: {why}\n{what} check failed\n");
         return form::text(500, text);

@@ -1,12 +1,12 @@
-//! What should a client know although its request is carried out?
+//! Collects the warnings about a request.
 
 use std::collections::HashSet;
 
 use http::HeaderValue;
 
-/// How many characters all warnings of an answer have at most; if they have more, each is cut off. As on a real server.
+/// The most characters that all warnings of an answer have together; if they have more, each is cut off, as by kube-apiserver.
 const MOST: usize = 4096;
-/// How much of a warning is left then.
+/// The length to which it is cut off.
 const CUT: usize = 256;
 
 /// The warnings about a request, each once.
@@ -58,15 +58,15 @@ mod tests {
 
     #[test]
     fn each_warning_is_a_header_of_its_own() {
-        let said = headers(&["a \"b\"", "c\n", "c\n"].map(str::to_owned));
-        assert_eq!(said, ["299 - \"a \\\"b\\\"\"", "299 - \"c\""]);
+        let sent = headers(&["a \"b\"", "c\n", "c\n"].map(str::to_owned));
+        assert_eq!(sent, ["299 - \"a \\\"b\\\"\"", "299 - \"c\""]);
     }
 
     #[test]
     fn too_many_warnings_are_cut_off_and_the_rest_left_out() {
         let many: Vec<String> = (0..1000).map(|n| format!("{n:04}{}", "x".repeat(1000))).collect();
-        let said = headers(&many);
-        assert_eq!(said.len(), MOST / CUT);
-        assert!(said.iter().all(|header| header.len() == CUT + "299 - \"\"".len()));
+        let sent = headers(&many);
+        assert_eq!(sent.len(), MOST / CUT);
+        assert!(sent.iter().all(|header| header.len() == CUT + "299 - \"\"".len()));
     }
 }

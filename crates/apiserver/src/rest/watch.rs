@@ -1,8 +1,8 @@
-//! What happens to the objects of a collection from now on, or from a version on?
+//! Watches a collection, from now or from a version on.
 //!
 //! A watch keeps little more than the version it has reached: the changes it has yet to send are in the store, for all
-//! watches once, and stay there for longer than usual while it reads on. One that is too slow finds them forgotten, says so
-//! with 410, and ends.
+//! watches once, and stay there for longer than usual while it keeps reading. If a watch is too slow, they are no longer there:
+//! it ends with 410.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,9 @@ use super::form::{self, Form, View};
 use super::select::Selection;
 use super::{Call, Reply, convert, list, options, read};
 use crate::core::Core;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::store::{Change, Expired, Object, Subscription};
+use apimachinery::quote::quote;
 use apimachinery::resource::Resource;
 use apimachinery::table::Include;
 
@@ -30,7 +31,7 @@ const BATCH: usize = 256;
 /// No more are taken after so many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long a watch lasts that does not say how long it wants to.
+/// How long a watch lasts that has no `timeoutSeconds`.
 const LASTS: Duration = Duration::from_secs(45 * 60);
 
 /// A watch that is under way.
@@ -54,7 +55,7 @@ struct Watch {
 }
 
 /// Starts a watch.
-pub(super) fn start(call: &Call) -> Answer<Reply> {
+pub(super) fn start(call: &Call) -> ApiResult<Reply> {
     check_options(call)?;
     let mut selection = Selection::of(call)?;
     if let Some(name) = &call.name {
@@ -100,7 +101,7 @@ pub(super) fn start(call: &Call) -> Answer<Reply> {
 
 impl Watch {
     /// Queues every object that is there, as if it had just been made.
-    fn send_present(&mut self, with_end: bool) -> Answer<()> {
+    fn send_present(&mut self, with_end: bool) -> ApiResult<()> {
         let store = &self.core.store;
         let page = store.list(&self.resource.storage, &self.prefix, None, usize::MAX, None);
         let page = page.map_err(|Expired| Status::internal("the present is not known"))?;
@@ -119,7 +120,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Gives the next event; `None` when the watch is over.
+    /// Returns the next event; `None` when the watch is over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -170,7 +171,7 @@ impl Watch {
             return;
         }
         if self.is_shared && self.selection.is_everything() && change.object.is_readable() {
-            let event = change.event(&self.resource.opening);
+            let event = change.event(&self.resource.json_prefix);
             self.waiting.push_back(event);
             return;
         }
@@ -189,10 +190,10 @@ impl Watch {
         self.waiting.extend(event);
     }
 
-    /// Writes an event; `None` for an object that cannot be read, which would end the watch of whoever tries to.
+    /// Writes an event; `None` for an object that cannot be parsed, which would end the watch of a client.
     fn event(&mut self, kind: &str, key: &str, object: &Object) -> Option<Bytes> {
         if self.is_shared && object.is_readable() {
-            return Some(object.event(kind, &self.resource.opening));
+            return Some(object.event(kind, &self.resource.json_prefix));
         }
         let value = convert::value(&self.resource, object)
             .inspect_err(|why| super::log_unreadable(&self.resource, key, why))
@@ -241,7 +242,7 @@ fn line(event: &Value) -> Bytes {
 }
 
 /// Refuses options of a watch that contradict each other.
-fn check_options(call: &Call) -> Answer<()> {
+fn check_options(call: &Call) -> ApiResult<()> {
     let query = &call.query;
     let how = query.get("resourceVersionMatch");
     let mut wrong: Vec<(&str, String)> = Vec::new();
@@ -256,7 +257,8 @@ fn check_options(call: &Call) -> Answer<()> {
             wrong.push(("resourceVersionMatch", why.to_owned()));
         }
         if how != "NotOlderThan" {
-            let why = format!(r#"Unsupported value: {how:?}: supported values: "NotOlderThan""#);
+            let known = r#"supported values: "NotOlderThan""#;
+            let why = format!("Unsupported value: {}: {known}", quote(how));
             wrong.push(("resourceVersionMatch", why));
         }
     }

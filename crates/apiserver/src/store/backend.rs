@@ -1,11 +1,11 @@
-//! What is below redb, which is not touched before it is known to be sound.
+//! The storage below redb, which checks a file before it changes it.
 //!
-//! Opening a file after a crash makes redb repair it. Until everything in it has been read and found whole, what redb
-//! writes stays in memory; a file that is refused is exactly as it was. Then it is written as redb did it, with every
-//! sync in its place: a crash meanwhile leaves what redb can repair again.
+//! Opening a file after a crash makes redb repair it. Until the whole file has been read and found undamaged, the writes of redb
+//! stay in memory, so that a file that is refused does not change. Then they are applied in order, with every sync in its
+//! place: after a crash meanwhile, redb can repair the file again.
 //!
-//! After a write or a sync that failed nobody knows which of the last writes are on the disk, not even by reading them
-//! back: what is read may be in memory only. But redb writes to free pages, and only the first block, which says where
+//! After a write or a sync that failed it is unknown which of the last writes are on the disk, and reading them back does not
+//! help: what is read may be in memory only. But redb writes to free pages, and only the first block, which says where
 //! everything else is, is written in place. So that block is kept as it was at the last sync that succeeded, and the file is
 //! opened again with that.
 
@@ -18,7 +18,7 @@ use redb::StorageBackend;
 use super::medium::Medium;
 
 const BLOCK: u64 = 4096;
-/// What a redb file starts with is written last when it is created.
+/// The header of a redb file is written last when it is created.
 const MAGIC: u64 = 9;
 
 /// A medium that redb keeps its pages on.
@@ -39,7 +39,7 @@ struct Head {
     synced: Vec<u8>,
 }
 
-/// What was written before the file was accepted.
+/// The writes before the file was accepted.
 #[derive(Debug)]
 struct Trial {
     len: u64,
@@ -57,7 +57,7 @@ enum Step {
 }
 
 impl Backend {
-    /// Takes a medium that may be damaged.
+    /// Wraps a medium that may be damaged.
     pub(super) fn on_trial(medium: Arc<dyn Medium>) -> io::Result<Self> {
         let mut trial = Trial::new(&*medium)?;
         if is_unfinished(&*medium)? {
@@ -69,7 +69,7 @@ impl Backend {
         Ok(Self(Arc::new(Inner { medium, head, trial: RwLock::new(Some(trial)) })))
     }
 
-    /// Takes the same medium again, as it was at the last sync that succeeded.
+    /// Wraps the same medium again, as it was at the last sync that succeeded.
     pub(super) fn again(&self) -> io::Result<Self> {
         let Inner { medium, head, .. } = &*self.0;
         let synced = head.lock().expect("no one panics while holding it").synced.clone();
@@ -80,7 +80,7 @@ impl Backend {
         Ok(Self(Arc::new(Inner { medium, head, trial: RwLock::new(Some(trial)) })))
     }
 
-    /// Writes to the medium from now on, first of all what was written so far.
+    /// Writes to the medium from now on, and applies the writes so far.
     pub(super) fn accept(&self) -> io::Result<()> {
         let mut trial = self.0.trial.write().expect("no one panics while holding it");
         for step in trial.iter().flat_map(|trial| &trial.steps) {
@@ -95,13 +95,13 @@ impl Backend {
         Ok(())
     }
 
-    /// Finds out whether there is room on the medium.
+    /// Tests whether there is room on the medium.
     pub(super) fn probe(&self) -> io::Result<()> {
         self.0.medium.probe()
     }
 }
 
-/// Tells whether redb was interrupted when it created a file: nothing is in it yet but a beginning without its first bytes.
+/// Returns whether redb was interrupted when it created a file: it has nothing but a header without its first bytes.
 fn is_unfinished(medium: &dyn Medium) -> io::Result<bool> {
     let len = medium.len()?;
     let mut magic = vec![0; usize::try_from(len.min(MAGIC)).unwrap_or(0)];
@@ -271,12 +271,12 @@ mod tests {
         backend.write(4090, &[1; 20]).unwrap();
         backend.set_len(4100).unwrap();
         backend.set_len(9000).unwrap();
-        let mut seen = vec![0; 30];
-        backend.read(4080, &mut seen).unwrap();
+        let mut actual = vec![0; 30];
+        backend.read(4080, &mut actual).unwrap();
         let mut wanted = vec![7; 10];
         wanted.extend([1; 10]);
         wanted.extend([0; 10]);
-        assert_eq!(seen, wanted);
+        assert_eq!(actual, wanted);
         assert_eq!(std::fs::read(&path).unwrap(), vec![7_u8; 5000]);
         backend.accept().unwrap();
         let file = std::fs::read(&path).unwrap();

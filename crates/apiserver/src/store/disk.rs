@@ -1,4 +1,4 @@
-//! How do objects and changes get on the disk, and back?
+//! Writes objects and changes to disk, and reads them back.
 //!
 //! `log` has the recent changes, those that go to the disk together in one value, and `objects` everything as it was before
 //! the first of them. So a commit appends one value, however many objects it changes; what happened since `objects` is
@@ -48,7 +48,7 @@ pub(super) struct Disk {
     retry: recover::Retry,
 }
 
-/// What is known of the log.
+/// The state of the log.
 #[derive(Default)]
 struct Log {
     values: VecDeque<LogValue>,
@@ -196,7 +196,7 @@ fn read_tables(
     Ok((database, log, state))
 }
 
-/// Makes the tables of a new file, refuses a newer one, and takes back what was never acknowledged.
+/// Creates the tables of a new file, refuses a file of a newer version, and undoes writes that were never acknowledged.
 fn prepare(database: &Database, keep: Keep) -> Result<(), Unreadable> {
     let writing = database.begin_write()?;
     {

@@ -1,4 +1,4 @@
-//! The file that the store is in, or what stands for it in tests.
+//! The file of the store, or its replacement in tests.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -9,12 +9,12 @@ use redb::StorageBackend;
 
 use crate::files;
 
-/// How much must fit beside the database before a full disk counts as usable again.
+/// The free space beside the database with which a full disk counts as usable again.
 const ROOM: usize = 256 << 10;
 
-/// What the bytes of the database are on.
+/// The medium of the database.
 pub(super) trait Medium: StorageBackend {
-    /// Writes something beside the database, syncs and removes it, to find out whether there is room.
+    /// Tests whether there is room: writes a file beside the database, syncs and removes it.
     fn probe(&self) -> io::Result<()>;
 }
 
@@ -37,7 +37,7 @@ impl DataFile {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(err)) => return Err(err),
         }
-        files::sync_directory_of(path)?;
+        files::sync_parent_directory(path)?;
         Ok(Self { file, path: path.to_owned() })
     }
 }

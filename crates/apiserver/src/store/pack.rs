@@ -1,8 +1,8 @@
-//! How do objects that are alike share memory?
+//! Compresses objects that resemble each other.
 //!
-//! The objects of a collection mostly look like each other: pods of one template differ in a name, an address, a few
-//! times. So an object is kept as what it differs in from an earlier one, its base, if that is much less. Bases are
-//! objects that were like no other when they came, and are kept whole; a few of them per collection are remembered.
+//! The objects of a collection mostly resemble each other: pods of one template differ in a name, an address, a few
+//! times. So an object is kept as the difference from an earlier one, its base, if that is much smaller. Bases are
+//! objects that resembled no other when they were stored, and are kept whole; a few per collection are remembered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ pub(super) struct Difference {
 }
 
 impl Packed {
-    /// Gives the whole.
+    /// Returns the whole.
     pub(super) fn bytes(&self) -> Bytes {
         match self {
             Self::Whole(bytes) | Self::Unreadable(bytes) => bytes.clone(),
@@ -44,12 +44,12 @@ impl Packed {
         }
     }
 
-    /// Gives the whole, so long, that differs from a base; `None` if that cannot be.
+    /// Returns the whole, so long, that differs from a base; `None` if that cannot be.
     pub(super) fn unpack(base: &[u8], bytes: &[u8], len: usize) -> Option<Bytes> {
         block::decompress_with_dict(bytes, len, base).ok().map(Bytes::from)
     }
 
-    /// Gives how long the whole is.
+    /// Returns how long the whole is.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Whole(bytes) | Self::Unreadable(bytes) => bytes.len(),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_packed_comes_back_and_what_is_alike_is_small() {
+    fn packed_objects_are_restored_and_similar_ones_are_small() {
         let packer = Packer::default();
         let collection = Arc::from("things");
         for number in 0..100 {

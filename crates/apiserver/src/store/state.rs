@@ -1,4 +1,4 @@
-//! What is in memory: the objects, and the changes that led to them.
+//! Keeps the objects in memory, and the changes that led to them.
 //!
 //! Versions grow by one with each change. A change holds the object before and after it, so that a list can be read
 //! as it was at an earlier version: what is there now, with the changes since then undone.
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::{Body, Expired, Object};
 
-/// What a change takes beside its objects.
+/// The memory of a change besides its objects.
 const OVERHEAD: usize = 128;
 
 /// One change of one object.
@@ -36,7 +36,7 @@ pub(crate) struct Change {
     recent: Mutex<Recent>,
 }
 
-/// What is at hand of a recent change, for watchers.
+/// A recent change, for watchers.
 #[derive(Debug)]
 enum Recent {
     /// The object, to be written without unpacking it.
@@ -48,7 +48,7 @@ enum Recent {
 }
 
 impl Change {
-    /// Makes the change that leaves a body; without one, the one that deletes what was there.
+    /// Returns the change that stores a body or, without one, deletes the object.
     pub(super) fn new(
         at: i64,
         (collection, key): (Arc<str>, Arc<str>),
@@ -66,7 +66,7 @@ impl Change {
         Some(Self { at, collection, key, object, before, deleted, keeps_ties, recent })
     }
 
-    /// What the change is to who watches the whole collection.
+    /// The type of the event for a watcher of the whole collection.
     pub(crate) fn kind(&self) -> &'static str {
         match (&self.before, self.deleted) {
             (_, true) => "DELETED",
@@ -75,7 +75,7 @@ impl Change {
         }
     }
 
-    /// Gives the event for who watches the whole collection, in the version that `opening` is of.
+    /// Returns the event for who watches the whole collection, in the version that `opening` is of.
     pub(crate) fn event(&self, opening: &str) -> Bytes {
         let mut recent = self.recent.lock().expect("no one panics while holding it");
         let event = match &*recent {
@@ -93,7 +93,7 @@ impl Change {
         *self.recent.lock().expect("no one panics while holding it") = Recent::Nothing;
     }
 
-    /// Gives where the object is: its collection and its key.
+    /// Returns where the object is: its collection and its key.
     pub(super) fn place(&self) -> (Arc<str>, Arc<str>) {
         (Arc::clone(&self.collection), Arc::clone(&self.key))
     }
@@ -104,7 +104,7 @@ impl Change {
         OVERHEAD + self.key.len() + self.object.packed_size().max(before)
     }
 
-    /// Gives the version that the change made.
+    /// Returns the version that the change made.
     pub(crate) fn version(&self) -> u64 {
         self.object.version()
     }
@@ -141,7 +141,7 @@ pub(super) struct State {
     order: VecDeque<Kept>,
     /// How many bytes they take.
     bytes: usize,
-    /// What the clock last said, and how far it has advanced, both in milliseconds.
+    /// The last time of the clock, and how far it has advanced, both in milliseconds.
     clock: Option<i64>,
     passed: i64,
 }
@@ -247,7 +247,7 @@ impl State {
         Ok((changes, reached))
     }
 
-    /// Tells whether the same objects are here, at the same versions.
+    /// Returns whether the same objects are here, at the same versions.
     pub(super) fn has_same_objects(&self, other: &Self) -> bool {
         let objects = |state: &Self| {
             let mut objects = Vec::new();
@@ -259,12 +259,12 @@ impl State {
         self.version == other.version && objects(self) == objects(other)
     }
 
-    /// Gives the newest version whose change of a collection is forgotten, however many of others are.
+    /// Returns the newest version whose change of a collection is forgotten, however many of others are.
     fn forgotten(&self, collection: &str) -> u64 {
         self.collections.get(collection).map_or(0, |c| c.forgotten).max(self.restored)
     }
 
-    /// Makes a change, which is so many bytes on the disk.
+    /// Applies a change that has so many bytes on the disk.
     pub(super) fn apply(&mut self, change: Arc<Change>, on_disk: usize) {
         self.version = change.version();
         let objects = &mut self.collection(&change.collection).objects;
@@ -301,7 +301,7 @@ impl Collection {
         all.take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// Gives the objects as they were at a version: those of now, with the changes since then undone.
+    /// Returns the objects as they were at a version: those of now, with the changes since then undone.
     fn as_of(&self, version: u64, prefix: &str, after: Option<&str>) -> Vec<(Arc<str>, Object)> {
         let since = self.changes.partition_point(|c| c.version() <= version);
         let mut objects: BTreeMap<Arc<str>, Object> =

@@ -1,4 +1,4 @@
-//! Who waits for the changes of a collection, and what has each of them read?
+//! Subscriptions to the changes of a collection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::Shared;
 
-/// Everyone who waits for changes, by collection.
+/// The subscribers, by collection.
 #[derive(Default)]
 pub(super) struct Subscribers {
     collections: BTreeMap<Arc<str>, Subscribed>,
@@ -23,7 +23,7 @@ struct Subscribed {
 }
 
 impl Subscribers {
-    /// Wakes who waits for collections, which have reached these versions.
+    /// Wakes the subscribers of collections, which have reached these versions.
     pub(super) fn wake(&self, reached: BTreeMap<Arc<str>, u64>) {
         for (collection, version) in reached {
             if let Some(subscribed) = self.collections.get(&collection) {
@@ -32,7 +32,7 @@ impl Subscribers {
         }
     }
 
-    /// Returns up to which version everyone has read a collection who has not missed a change up to `missed` already.
+    /// Returns the version up to which all subscribers have read a collection, except those that missed a change up to `missed`.
     pub(super) fn read_to(&self, collection: &str, missed: u64) -> u64 {
         let read = self.collections.get(collection).into_iter().flat_map(|s| s.read.values());
         let read = read.map(|version| version.load(Ordering::Relaxed));
@@ -40,7 +40,7 @@ impl Subscribers {
     }
 }
 
-/// A place in the changes of a collection.
+/// A position in the changes of a collection.
 pub(crate) struct Subscription {
     shared: Arc<Shared>,
     collection: Arc<str>,
@@ -67,7 +67,7 @@ impl Subscription {
         Self { shared, collection, number, read, changed }
     }
 
-    /// Notes that everything up to a version is read.
+    /// Records that everything up to a version was read.
     pub(crate) fn reach(&self, version: u64) {
         self.read.store(version, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Who gets in, and what a stranger can do.
+//! Authentication of clients, and the answers to unknown ones.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn listening(engine: &ApiServer) -> (Listening, Config) {
 }
 
 #[tokio::test]
-async fn a_client_with_the_kubeconfig_gets_in_over_tls() {
+async fn a_client_with_the_kubeconfig_connects_over_tls() {
     let engine = ephemeral().await;
     let (_listening, config) = listening(&engine).await;
     let namespaces: Api<Namespace> = Api::all(Client::try_from(config).unwrap());
@@ -58,7 +58,7 @@ async fn without_the_token_every_path_answers_the_same() {
 }
 
 #[tokio::test]
-async fn thousands_of_silent_clients_do_not_lock_out_one_with_the_token() {
+async fn thousands_of_idle_connections_do_not_block_a_client_with_the_token() {
     let engine = ephemeral().await;
     let (listening, config) = listening(&engine).await;
     let mut silent = Vec::new();

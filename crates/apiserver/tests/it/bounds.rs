@@ -1,4 +1,4 @@
-//! What a single request may cost, and how deep what it leaves may be.
+//! Limits of single requests, and of the objects that they leave.
 
 mod addresses;
 mod definitions;
@@ -21,23 +21,23 @@ use tower::Service as _;
 /// take far longer.
 const SOON: Duration = Duration::from_secs(180);
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// An answer: its code, its headers and its body, if that is JSON.
-struct Answer {
-    code: u16,
-    headers: HeaderMap,
-    body: Value,
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
 }
 
 /// Sends a request to an engine, without a client that would read or check anything.
-async fn send(
+pub(crate) async fn send(
     engine: &ApiServer,
     method: &str,
     path: &str,
@@ -54,7 +54,7 @@ async fn send(
     Answer { code: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-async fn get(engine: &ApiServer, path: &str) -> Answer {
+pub(crate) async fn get(engine: &ApiServer, path: &str) -> Answer {
     send(engine, "GET", path, JSON, "").await
 }
 
@@ -80,7 +80,7 @@ fn on_a_server_thread<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 
 }
 
 /// Defines a kind `Thing` in `example.dev/v1` with a schema for its `spec`, and waits until it is served.
-async fn define(engine: &ApiServer, spec: Value) {
+pub(crate) async fn define(engine: &ApiServer, spec: Value) {
     let names =
         json!({"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"});
     let schema = json!({"type": "object", "properties": {"spec": spec}});
@@ -94,9 +94,9 @@ async fn define(engine: &ApiServer, spec: Value) {
     assert_eq!(made.code, 201, "{}", made.body);
 }
 
-const THINGS: &str = "/apis/example.dev/v1/namespaces/default/things";
+pub(crate) const THINGS: &str = "/apis/example.dev/v1/namespaces/default/things";
 
-/// Makes a `Thing`.
-fn thing(name: &str, spec: &Value) -> Value {
+/// Builds a `Thing`.
+pub(crate) fn thing(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "example.dev/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec})
 }

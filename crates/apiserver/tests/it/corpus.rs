@@ -1,4 +1,4 @@
-//! What the fuzzer has learned holds without it.
+//! Runs the inputs that the fuzzer has found.
 
 use std::path::Path;
 

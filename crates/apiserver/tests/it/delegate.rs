@@ -1,4 +1,4 @@
-//! A group that someone else answers for.
+//! A group that is delegated to another service.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -9,23 +9,23 @@ use tower::service_fn;
 use crate::ephemeral;
 
 #[tokio::test]
-async fn a_delegated_group_gets_its_requests_with_who_sent_them() {
+async fn requests_to_a_delegated_group_carry_the_identity_of_their_client() {
     let engine = ephemeral().await;
     let service = service_fn(|request: Request<Full<Bytes>>| async move {
         let caller = request.extensions().get::<Caller>().cloned().unwrap();
-        let said = format!(
+        let body = format!(
             r#"{{"path":"{}","user":"{}","header":"{}"}}"#,
             request.uri().path(),
             caller.user,
             request.headers()["x-remote-user"].to_str().unwrap()
         );
-        Ok::<_, tower::BoxError>(Response::new(Full::new(Bytes::from(said)).boxed_unsync()))
+        Ok::<_, tower::BoxError>(Response::new(Full::new(Bytes::from(body)).boxed_unsync()))
     });
     engine.delegate("allocation.agones.dev", "v1", Delegate::new(service));
     let path = "/apis/allocation.agones.dev/v1/namespaces/default/gameserverallocations";
     let request = Request::post(path).header("X-Remote-User", "someone-else").body(b"{}".to_vec());
-    let said: serde_json::Value = engine.client().request(request.unwrap()).await.unwrap();
-    assert_eq!(said["path"], path);
-    assert_eq!(said["user"], "plimsoll:admin");
-    assert_eq!(said["header"], "plimsoll:admin");
+    let answer: serde_json::Value = engine.client().request(request.unwrap()).await.unwrap();
+    assert_eq!(answer["path"], path);
+    assert_eq!(answer["user"], "plimsoll:admin");
+    assert_eq!(answer["header"], "plimsoll:admin");
 }

@@ -1,4 +1,4 @@
-//! What an engine does on a disk that is really full. Only root can make a small one.
+//! An engine on a disk that is really full. Only root can mount a small one.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn large(index: usize) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn an_engine_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
+async fn an_engine_on_a_full_disk_reports_it_and_continues_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path()) else {
         eprintln!("skipped: a small disk cannot be mounted here; that needs root");

@@ -71,7 +71,7 @@ async fn a_watcher_sees_everything_in_order_under_paused_time() {
 
 /// A dry run reads all of an object, and a patch only what it changes: both must come to the same.
 #[tokio::test]
-async fn a_patch_does_what_its_dry_run_said() {
+async fn a_patch_has_the_same_result_as_its_dry_run() {
     let engine = ephemeral().await;
     let resource = ApiResource::erase::<api::agones::GameServer>(&());
     let servers: Api<DynamicObject> = Api::namespaced_with(engine.client(), "default", &resource);
@@ -129,10 +129,10 @@ async fn a_patch_does_what_its_dry_run_said() {
     for (index, patch) in patches.iter().enumerate() {
         let params =
             PatchParams { field_manager: Some(format!("m{}", index % 3)), ..Default::default() };
-        let said = PatchParams { dry_run: true, ..params.clone() };
-        let said = comparable(servers.patch("a", &said, &Patch::Merge(patch)).await);
+        let dry = PatchParams { dry_run: true, ..params.clone() };
+        let dry = comparable(servers.patch("a", &dry, &Patch::Merge(patch)).await);
         let done = comparable(servers.patch("a", &params, &Patch::Merge(patch)).await);
-        assert_eq!(done, said, "{patch}");
+        assert_eq!(done, dry, "{patch}");
         assert_eq!(comparable(servers.get("a").await)["metadata"]["name"], "a");
     }
     // The last finalizer goes, and the object with it, shown as it last was.
@@ -143,7 +143,7 @@ async fn a_patch_does_what_its_dry_run_said() {
     assert!(servers.get_opt("a").await.unwrap().is_none());
 }
 
-/// Where a schema says something of an object as a whole, its patches and what the engine does to it still come out right.
+/// Where a schema constrains an object as a whole, patches and the writes of the engine itself still have the right outcome.
 #[tokio::test(start_paused = true)]
 async fn a_schema_of_schemas_sees_all_of_an_object() {
     let engine = ephemeral().await;

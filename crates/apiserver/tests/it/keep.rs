@@ -1,11 +1,11 @@
-//! What happens by itself: garbage, namespaces, budgets, events.
+//! The controllers of the API server: garbage, namespaces, budgets, events.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{
-    Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams, PropagationPolicy,
+    Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
 };
 use kube::{Client, Resource};
 use plimsoll_apiserver::ApiServer;
@@ -37,7 +37,7 @@ fn maps(client: &Client) -> Api<ConfigMap> {
     Api::default_namespaced(client.clone())
 }
 
-/// Makes an owner and a dependent that blocks its deletion.
+/// Creates an owner and a dependent that blocks its deletion.
 async fn family(engine: &ApiServer) -> (Api<ConfigMap>, ConfigMap) {
     let maps = maps(&engine.client());
     let owner = create(&maps, json!({"metadata": {"name": "owner"}})).await;
@@ -50,7 +50,7 @@ async fn family(engine: &ApiServer) -> (Api<ConfigMap>, ConfigMap) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_go_with_their_last_owner() {
+async fn dependents_are_deleted_with_their_last_owner() {
     let engine = ephemeral().await;
     for policy in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
         let (maps, _) = family(&engine).await;
@@ -65,7 +65,7 @@ async fn dependents_go_with_their_last_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_deleted_in_the_foreground_waits_for_who_blocks_it() {
+async fn an_owner_that_is_deleted_in_the_foreground_waits_for_dependents_that_block_it() {
     let engine = ephemeral().await;
     let (maps, _) = family(&engine).await;
     let hold = Patch::Merge(json!({"metadata": {"finalizers": ["test/hold"]}}));
@@ -83,7 +83,33 @@ async fn an_owner_that_is_deleted_in_the_foreground_waits_for_who_blocks_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_stay_and_forget_their_owner() {
+async fn owners_that_wait_for_each_other_in_a_circle_are_deleted() {
+    let engine = ephemeral().await;
+    let maps = maps(&engine.client());
+    let mut uids = Vec::new();
+    for name in ["a", "b", "c"] {
+        uids.push(create(&maps, json!({"metadata": {"name": name}})).await.metadata.uid);
+    }
+    for (dependent, owner, uid) in
+        [("a", "c", &uids[2]), ("b", "a", &uids[0]), ("c", "b", &uids[1])]
+    {
+        let reference = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid,
+            "blockOwnerDeletion": true,
+        });
+        let change = Patch::Merge(json!({"metadata": {"ownerReferences": [reference]}}));
+        maps.patch(dependent, &PatchParams::default(), &change).await.unwrap();
+    }
+    maps.delete("a", &DeleteParams::foreground()).await.unwrap();
+    until("all are gone", || async {
+        let left = maps.list(&ListParams::default()).await.unwrap().items;
+        left.iter().all(|map| map.metadata.name.as_deref() == Some("kube-root-ca.crt"))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_stay_and_lose_their_owner_reference() {
     let engine = ephemeral().await;
     let (maps, _) = family(&engine).await;
     maps.delete(
@@ -98,7 +124,7 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_is_furnished_and_goes_with_all_that_is_in_it() {
+async fn a_namespace_gets_its_standard_objects_and_is_deleted_with_all_objects_in_it() {
     let engine = ephemeral().await;
     let client = engine.client();
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -113,7 +139,7 @@ async fn a_namespace_is_furnished_and_goes_with_all_that_is_in_it() {
     .await;
     create(&maps, json!({"metadata": {"name": "held", "finalizers": ["test/hold"]}})).await;
     namespaces.delete("n", &DeleteParams::default()).await.unwrap();
-    until("it says what remains", || async {
+    until("its status names what remains", || async {
         let status = namespaces.get("n").await.unwrap().status.unwrap();
         let remaining = status.conditions.unwrap_or_default().into_iter();
         remaining
@@ -143,7 +169,7 @@ async fn an_eviction_spends_the_budget_and_the_next_is_refused() {
     let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(client);
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}});
     create(&budgets, json!({"metadata": {"name": "p"}, "spec": spec})).await;
-    until("one may go", || async {
+    until("one disruption is allowed", || async {
         budgets.get("p").await.unwrap().status.is_some_and(|s| s.disruptions_allowed == Some(1))
     })
     .await;
@@ -156,7 +182,7 @@ async fn an_eviction_spends_the_budget_and_the_next_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_forgotten_after_an_hour() {
+async fn events_are_deleted_after_an_hour() {
     let engine = ephemeral().await;
     let events: Api<Event> = Api::default_namespaced(engine.client());
     let about = json!({"kind": "Pod", "name": "a", "namespace": "default"});

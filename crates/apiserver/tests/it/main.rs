@@ -1,6 +1,6 @@
 //! The API server from the outside: through clients, over TLS, across restarts, and beside the real API server.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
+#![allow(clippy::unwrap_used, reason = "a test reports a problem by failing, also in its helpers")]
 
 mod access;
 mod bounds;
@@ -10,7 +10,9 @@ mod differential;
 mod full;
 mod in_process;
 mod keep;
+mod partial;
 mod restart;
+mod service_accounts;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

@@ -1,4 +1,4 @@
-//! What is still there after a restart, and what is refused.
+//! Restarts: objects, versions and watches continue, and a foreign or newer directory is refused.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -88,7 +88,7 @@ async fn a_file_that_is_not_ours_is_refused_and_not_changed() {
 }
 
 #[tokio::test]
-async fn the_data_directory_and_all_that_is_in_it_is_private_also_one_that_was_not() {
+async fn the_data_directory_and_its_content_become_private() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     drop(ApiServer::open(Settings::in_directory(&data)).await.unwrap());

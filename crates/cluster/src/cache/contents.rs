@@ -47,7 +47,7 @@ impl<E: CacheEntry> Contents<E> {
         self.entries.get(key).is_some_and(|held| held.version >= version)
     }
 
-    /// Notes that the watch has delivered a version, if the object is held at that version or a newer one; returns whether it is.
+    /// Records that the watch has delivered a version, if the object is held at that version or a newer one; returns whether it is.
     pub(super) fn skip_known(&mut self, key: &Key, version: u64) -> bool {
         let is_known = self.holds(key, version);
         if is_known {

@@ -1,4 +1,4 @@
-//! Subscribers of a cache, each for as long as its guard lives.
+//! Subscribers of a cache; each is removed when its guard is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,17 +8,17 @@ type Subscriber<E> = Box<dyn Fn(Option<&Arc<E>>, Option<&Arc<E>>) + Send + Sync>
 
 /// The subscribers of a cache, in the order in which they subscribed.
 pub(super) struct Subscribers<E> {
-    inner: RwLock<Numbered<E>>,
+    inner: RwLock<NumberedSubscribers<E>>,
 }
 
-struct Numbered<E> {
+struct NumberedSubscribers<E> {
     last: u64,
     by_number: BTreeMap<u64, Subscriber<E>>,
 }
 
 impl<E> Default for Subscribers<E> {
     fn default() -> Self {
-        Self { inner: RwLock::new(Numbered { last: 0, by_number: BTreeMap::new() }) }
+        Self { inner: RwLock::new(NumberedSubscribers { last: 0, by_number: BTreeMap::new() }) }
     }
 }
 

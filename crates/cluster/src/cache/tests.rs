@@ -121,7 +121,7 @@ fn an_object_deleted_while_no_watch_was_open_leaves_the_cache() {
     let cache = Cache::<Pod>::default();
     cache.handle(Event::Init);
     cache.handle(Event::InitDone);
-    // This process created it; the watch broke before it was delivered, and meanwhile it was deleted.
+    // This process created it; the watch broke before it was delivered, and in the meantime it was deleted.
     cache.insert(pod("a", "9"));
     cache.handle(Event::Init);
     cache.handle(Event::InitApply(watched(&pod("b", "3"))));

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_ready_unless_something_says_otherwise() {
+    fn a_node_is_ready_unless_a_condition_or_taint_prevents_it() {
         let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
         let taint = |key: &str| json!([{"key": key, "effect": "NoExecute"}]);
         for (taints, conditions, is_ready) in [

@@ -1,4 +1,4 @@
-//! The cached part of a game server's pod: there are as many pods as game servers, and little of each matters.
+//! The cached part of a game server's pod: there are as many pods as game servers, and few fields of each are used.
 
 use decide::gameserver::PodHealth;
 use k8s_openapi::api::core::v1;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CacheEntry;
 
-/// The annotation of a pod that says which host ports its game server has, in the order of its ports. The server itself says so
+/// The annotation of a pod with the host ports of its game server, in the order of its ports. The server itself has them
 /// only once it has an address: that saves a write, and a restart in between finds them here.
 pub const HOST_PORTS_ANNOTATION: &str = "plimsoll.dev/host-ports";
 
@@ -80,11 +80,11 @@ impl CachedPod {
             _ if self.status.reason == "Evicted" => PodHealth::Failed,
             "Failed" => PodHealth::Failed,
             "Succeeded" => PodHealth::Succeeded,
-            _ => PodHealth::Well,
+            _ => PodHealth::Healthy,
         }
     }
 
-    /// Returns why no node suits it now, in the scheduler's words; `None` if it has a node, or was not scheduled yet.
+    /// Returns why no node fits it now, as the scheduler reports it; `None` if it has a node, or was not scheduled yet.
     pub fn unschedulable(&self) -> Option<&str> {
         let is_it = |condition: &&PodCondition| {
             condition.type_ == "PodScheduled"
@@ -100,7 +100,7 @@ impl CachedPod {
         self.unschedulable().is_some_and(lacks)
     }
 
-    /// Returns why it failed, where its status says more than that it did.
+    /// Returns why it failed, if its status has a reason.
     pub fn failure(&self) -> Option<String> {
         let CachedPodStatus { reason, message, .. } = &self.status;
         let parts: Vec<&str> =

@@ -1,19 +1,22 @@
-//! Simulated machines: Node objects that are created and deleted in the cluster itself. The embedded engine runs their pods.
+//! Simulated machines: Node objects that are created and deleted in the cluster itself. The embedded engine runs the pods of `simulated`
+//! nodes, and a KWOK controller those of `kwok` nodes.
 //!
 //! The target of a group is the `status.target` of its NodeGroup, so that it survives a restart.
 
 mod creation;
+mod flavor;
 mod node;
 
 use std::sync::Arc;
 
 use api::plimsoll::NodeGroup;
 use api::plimsoll::node_group::LABEL;
+use cluster::Undecoded;
 use cluster::error::{api_message, status_code};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::{Resource as _, ResourceExt as _};
 use process::Supervised;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify};
@@ -21,8 +24,9 @@ use tokio::sync::{Mutex, Notify};
 use super::{Group, Instance, InstanceError, InstanceState, NodeGroupProvider, ProviderError};
 use crate::registry::Context;
 use creation::Creations;
+use flavor::{Flavor, KWOK, SIMULATED};
 
-/// How often a target is written that another client wrote meanwhile.
+/// How often a target is written that another client wrote in the meantime.
 const TRIES: u32 = 5;
 
 /// The provider, and the task that creates nodes when they are due.
@@ -33,21 +37,36 @@ struct Simulated {
 
 struct Machines {
     context: Context,
+    flavor: &'static Flavor,
     /// The instances that have no Node. Locked during each call, so that calls see each other's work.
     creations: Mutex<Creations>,
     changed: Notify,
 }
 
+/// Opens the provider whose nodes the embedded engine runs.
 pub(super) fn open(context: &Context, _: &Value) -> Result<Arc<dyn NodeGroupProvider>, String> {
-    let creations = Mutex::new(Creations::default());
-    let machines =
-        Arc::new(Machines { context: context.clone(), creations, changed: Notify::new() });
+    Ok(open_flavor(context, &SIMULATED))
+}
+
+/// Opens the provider whose nodes a KWOK controller runs.
+pub(super) fn open_kwok(
+    context: &Context,
+    _: &Value,
+) -> Result<Arc<dyn NodeGroupProvider>, String> {
+    Ok(open_flavor(context, &KWOK))
+}
+
+fn open_flavor(context: &Context, flavor: &'static Flavor) -> Arc<dyn NodeGroupProvider> {
+    let (context, creations) = (context.clone(), Mutex::new(Creations::default()));
+    let machines = Machines { context: context.clone(), flavor, creations, changed: Notify::new() };
+    let machines = Arc::new(machines);
     let shared = Arc::clone(&machines);
-    let creator = context.supervisor.spawn("creation of simulated nodes", move || {
+    let task = format!("creation of {} nodes", flavor.name);
+    let creator = context.supervisor.spawn(task, move || {
         let machines = Arc::clone(&shared);
         async move { machines.create_when_due().await }
     });
-    Ok(Arc::new(Simulated { machines, _creator: creator }))
+    Arc::new(Simulated { machines, _creator: creator })
 }
 
 impl NodeGroupProvider for Simulated {
@@ -86,7 +105,7 @@ impl Machines {
                 Err(ProviderError::Refused { .. }) => self.nodes(&group.name_any()).await?,
                 created => created?,
             };
-            groups.push(describe(&group, &nodes, &creations));
+            groups.push(describe(&group, &nodes, &creations, self.flavor));
         }
         self.changed.notify_one();
         Ok(groups)
@@ -98,7 +117,11 @@ impl Machines {
         if group.spec.template.is_none() {
             return Err(refused(name, "needs a template to create nodes from"));
         }
-        creation::settings(&group)?;
+        let settings = creation::settings(&group, self.flavor)?;
+        if settings.out_of_stock {
+            let message = "there are no machines, as outOfStock asks for".to_owned();
+            return Err(ProviderError::OutOfResources { group: name.to_owned(), message });
+        }
         let present = self.nodes(name).await?.len();
         let group = self.set_target(name, present, |target, group| {
             let to = target.saturating_add(by);
@@ -120,7 +143,8 @@ impl Machines {
         let group = self.group(name).await?;
         let nodes = self.nodes(name).await?;
         let present = nodes.len();
-        let is_asked_for = |node: &&Node| instances.contains(&instance_id(&node.name_any()));
+        let is_asked_for =
+            |node: &&Node| instances.contains(&self.flavor.instance_id(&node.name_any()));
         let doomed: Vec<Node> = nodes.iter().filter(is_asked_for).cloned().collect();
         let failed = creations.count_failed(name, instances);
         let left = target(&group, present).saturating_sub(limit_usize(doomed.len() + failed));
@@ -189,53 +213,53 @@ impl Machines {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match api.delete(&node.name_any(), &params).await {
             Ok(_) => Ok(()),
-            // It is gone, and another one may have its name.
+            // It was deleted, and another one may have its name.
             Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Lists the groups of this provider.
+    /// Lists the groups of this provider. A group that cannot be decoded is skipped.
     async fn groups(&self) -> Result<Vec<NodeGroup>, ProviderError> {
-        let api: Api<NodeGroup> = Api::all(self.context.client.clone());
+        let api: Api<Undecoded<NodeGroup>> = Api::all(self.context.client.clone());
         let all = api.list(&ListParams::default()).await.map_err(|error| read_error(&error))?;
-        Ok(all.items.into_iter().filter(is_simulated).collect())
+        let groups = all.items.iter().filter_map(Undecoded::decode);
+        Ok(groups.filter(|group| self.flavor.is_of(group)).collect())
     }
 
     async fn group(&self, name: &str) -> Result<NodeGroup, ProviderError> {
         let api: Api<NodeGroup> = Api::all(self.context.client.clone());
         let group = api.get_opt(name).await.map_err(|error| read_error(&error))?;
         let unknown = || ProviderError::UnknownGroup { group: name.to_owned() };
-        group.filter(is_simulated).ok_or_else(unknown)
+        group.filter(|group| self.flavor.is_of(group)).ok_or_else(unknown)
     }
 
-    /// Lists the nodes of a group, without those that are being deleted.
+    /// Lists the nodes of a group, without those that are being deleted. A node that cannot be decoded is still an instance: only its name
+    /// is known.
     async fn nodes(&self, group: &str) -> Result<Vec<Node>, ProviderError> {
-        let api: Api<Node> = Api::all(self.context.client.clone());
+        let api: Api<Undecoded<Node>> = Api::all(self.context.client.clone());
         let params = ListParams::default().labels(&format!("{LABEL}={group}"));
         let nodes = api.list(&params).await.map_err(|error| read_error(&error))?;
-        let is_there = |node: &Node| node.metadata.deletion_timestamp.is_none();
-        Ok(nodes.items.into_iter().filter(is_there).collect())
+        let named =
+            |node: &Undecoded<Node>| Node { metadata: node.meta().clone(), ..Node::default() };
+        let nodes = nodes.items.iter().map(|node| node.decode().unwrap_or_else(|| named(node)));
+        Ok(nodes.filter(|node| node.metadata.deletion_timestamp.is_none()).collect())
     }
 }
 
-fn is_simulated(group: &NodeGroup) -> bool {
-    group.spec.provider.contains_key("simulated")
-}
-
-fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations) -> Group {
+fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations, flavor: &Flavor) -> Group {
     let (name, read) = (group.name_any(), api::nodes::group(group));
     let instance = |id: String, state, error| Instance { id, state, error };
     let running = nodes
         .iter()
-        .map(|node| instance(instance_id(&node.name_any()), InstanceState::Running, None));
+        .map(|node| instance(flavor.instance_id(&node.name_any()), InstanceState::Running, None));
     let failed = creations.failed(&name).map(|id| {
         let message = "the machine failed to start, as failureRate asks for".to_owned();
         let error = InstanceError { is_out_of_resources: false, message };
         instance(id.to_owned(), InstanceState::Creating, Some(error))
     });
     let starting = (0..creations.count_starting(&name)).map(|number| {
-        let id = instance_id(&format!("{name}/starting-{number}"));
+        let id = flavor.instance_id(&format!("{name}/starting-{number}"));
         instance(id, InstanceState::Creating, None)
     });
     Group {
@@ -249,12 +273,7 @@ fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations) -> Group {
     }
 }
 
-/// Returns the providerID of a machine.
-fn instance_id(machine: &str) -> String {
-    format!("simulated://{machine}")
-}
-
-/// Returns the size that was asked for; by default as many nodes as there are.
+/// Returns the requested size; by default the number of existing nodes.
 fn target(group: &NodeGroup, present: usize) -> u32 {
     let asked_for = group.status.as_ref().and_then(|status| status.target);
     asked_for.map_or(limit_usize(present), limit)

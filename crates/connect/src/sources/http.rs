@@ -2,13 +2,12 @@
 
 use futures::future::BoxFuture;
 use reqwest::StatusCode;
-use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Answer, MetricSource, Query, QueryError};
 use crate::call::CallError;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointSettings};
 use crate::registry::{Context, read_settings};
 
 #[derive(Deserialize)]
@@ -25,30 +24,28 @@ struct Http {
     pointer: String,
 }
 
-pub(super) fn open(_: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
+pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
     let Settings { url, value: pointer } = read_settings(settings)?;
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return Err(format!(
             "value: `{pointer}` is not a JSON pointer; write it like `/queue/length`"
         ));
     }
-    let endpoint = Endpoint::new(&url, HeaderMap::new()).map_err(|err| format!("url: {err}"))?;
+    let settings = EndpointSettings { services: context.services(), ..Default::default() };
+    let endpoint = Endpoint::new(&url, settings).map_err(|err| format!("url: {err}"))?;
     Ok(Box::new(Http { endpoint, pointer }))
 }
 
 impl MetricSource for Http {
     fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>> {
         Box::pin(async move {
-            if !query.window.offset.is_zero() {
-                let problem = "a source of the type http has no history: windowOffset must be 0s";
-                return Err(QueryError::Unsupported(problem.to_owned()));
-            }
+            query.expect_present("http")?;
             let answer = self.endpoint.get().await?;
             if answer.status != StatusCode::OK {
                 return Err(CallError::Status { url: answer.url, status: answer.status }.into());
             }
             match number(&answer.body, &self.pointer) {
-                Ok(Some(value)) => Ok(Answer::from_points(vec![(query.now, value)], None)),
+                Ok(Some(value)) => Ok(Answer::now(query, value)),
                 Ok(None) => Ok(Answer::NoData),
                 Err(problem) => Err(QueryError::WrongAnswer { url: answer.url.into(), problem }),
             }

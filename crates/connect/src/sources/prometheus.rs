@@ -1,4 +1,4 @@
-//! Prometheus, and whatever else serves its HTTP API: a range query for a window, an instant query for the newest point.
+//! Prometheus, and other servers of its HTTP API: a range query for a window, an instant query for the newest point.
 
 mod answer;
 
@@ -13,8 +13,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Answer, MetricSource, Query, QueryError};
+use crate::connection::{BasicAuth, Connection, ConnectionSettings, Credentials};
 use crate::endpoint::Endpoint;
 use crate::registry::{Context, read_settings};
+use crate::secret::SecretRef;
+use crate::tls::TlsSettings;
 
 /// The most points that Prometheus returns for one series.
 const MOST_POINTS: i64 = 11_000;
@@ -25,16 +28,28 @@ struct Settings {
     url: String,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    basic_auth: Option<BasicAuth>,
+    bearer_from: Option<SecretRef>,
+    tls: Option<TlsSettings>,
 }
 
 struct Prometheus {
-    endpoint: Endpoint,
+    connection: Connection,
 }
 
-pub(super) fn open(_: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
-    let Settings { url, headers } = read_settings(settings)?;
-    let endpoint = Endpoint::new(&url, read_headers(&headers)?);
-    Ok(Box::new(Prometheus { endpoint: endpoint.map_err(|err| format!("url: {err}"))? }))
+pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
+    let Settings { url, headers, basic_auth, bearer_from, tls } = read_settings(settings)?;
+    let credentials = match (basic_auth, bearer_from) {
+        (None, None) => Credentials::None,
+        (Some(basic), None) => Credentials::Basic(basic),
+        (None, Some(token)) => Credentials::Bearer(token),
+        (Some(_), Some(_)) => {
+            return Err("basicAuth and bearerFrom cannot be given together".to_owned());
+        }
+    };
+    let headers = read_headers(&headers)?;
+    let settings = ConnectionSettings { url, headers, credentials, tls, ..Default::default() };
+    Ok(Box::new(Prometheus { connection: Connection::new(context, settings)? }))
 }
 
 fn read_headers(given: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
@@ -53,35 +68,34 @@ fn read_headers(given: &BTreeMap<String, String>) -> Result<HeaderMap, String> {
 impl MetricSource for Prometheus {
     fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>> {
         Box::pin(async move {
-            let (url, step) = self.request(query);
-            let answer = self.endpoint.get_from(url).await?;
+            let endpoint = self.connection.endpoint().await?;
+            let (url, step) = request(&endpoint, query);
+            let answer = self.connection.send(url, |client, url| client.get(url)).await?;
             answer::read(&answer, step)
         })
     }
 }
 
-impl Prometheus {
-    /// Returns the address for a query, and the distance of the points that it asks for.
-    fn request(&self, query: &Query) -> (Url, Option<SignedDuration>) {
-        let path = if query.window.length.is_some() { "query_range" } else { "query" };
-        let mut url = self.endpoint.below(&["api", "v1", path]);
-        let mut pairs = url.query_pairs_mut();
-        pairs.append_pair("query", &query.text);
-        // The server stops working on a query that nothing waits for any more.
-        let left = query.deadline.saturating_duration_since(Instant::now());
-        pairs.append_pair("timeout", &format!("{:.3}", left.as_secs_f64().max(0.001)));
-        let Some(length) = query.window.length else {
-            pairs.append_pair("time", &seconds(query.ends_at()));
-            drop(pairs);
-            return (url, None);
-        };
-        let step = step(length);
-        pairs.append_pair("start", &seconds(query.starts_at(length)));
-        pairs.append_pair("end", &seconds(query.ends_at()));
-        pairs.append_pair("step", &step.to_string());
+/// Returns the address for a query, and the distance of the points that it asks for.
+fn request(endpoint: &Endpoint, query: &Query) -> (Url, Option<SignedDuration>) {
+    let path = if query.window.length.is_some() { "query_range" } else { "query" };
+    let mut url = endpoint.below(&["api", "v1", path]);
+    let mut pairs = url.query_pairs_mut();
+    pairs.append_pair("query", &query.text);
+    // The server stops working on a query that nothing waits for any more.
+    let left = query.deadline.saturating_duration_since(Instant::now());
+    pairs.append_pair("timeout", &format!("{:.3}", left.as_secs_f64().max(0.001)));
+    let Some(length) = query.window.length else {
+        pairs.append_pair("time", &seconds(query.ends_at()));
         drop(pairs);
-        (url, Some(SignedDuration::from_secs(step)))
-    }
+        return (url, None);
+    };
+    let step = step(length);
+    pairs.append_pair("start", &seconds(query.starts_at(length)));
+    pairs.append_pair("end", &seconds(query.ends_at()));
+    pairs.append_pair("step", &step.to_string());
+    drop(pairs);
+    (url, Some(SignedDuration::from_secs(step)))
 }
 
 /// Returns the distance of the points in seconds: one, or more for a window of over three hours.
@@ -103,7 +117,7 @@ mod tests {
     use super::*;
 
     fn request(length: Option<i64>, offset: i64) -> String {
-        let endpoint = Endpoint::new("http://127.0.0.1:1/prefix/", HeaderMap::new()).unwrap();
+        let endpoint = Endpoint::new("http://127.0.0.1:1/prefix/", Default::default()).unwrap();
         let query = Query {
             text: "sum(rate(a[1m]))".to_owned(),
             target: None,
@@ -114,7 +128,7 @@ mod tests {
             now: Timestamp::from_millisecond(1_700_000_000_250).unwrap(),
             deadline: Instant::now() + Duration::from_secs(5),
         };
-        Prometheus { endpoint }.request(&query).0.to_string()
+        super::request(&endpoint, &query).0.to_string()
     }
 
     #[tokio::test(start_paused = true)]

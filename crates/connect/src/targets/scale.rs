@@ -19,7 +19,7 @@ use crate::registry::Context;
 /// The kinds of `apps/v1`, which leave `readyReplicas` out when it is zero.
 const APPS: &str = "apps";
 
-struct ScaleTarget {
+pub(crate) struct ScaleTarget {
     client: Client,
     kind: GroupVersionKind,
     namespace: String,
@@ -29,19 +29,23 @@ struct ScaleTarget {
 }
 
 pub(super) fn open(context: &Context, target: &TargetRef) -> Result<Arc<dyn Target>, String> {
+    Ok(Arc::new(ScaleTarget::new(context, target)?))
+}
+
+fn read_target(context: &Context, target: &TargetRef) -> Result<ScaleTarget, String> {
     let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     let spec = &target.spec;
     let kind = given(&spec.kind).ok_or("kind: required")?;
-    Ok(Arc::new(ScaleTarget {
+    Ok(ScaleTarget {
         client: context.client.clone(),
         kind: group_version_kind(given(&spec.api_version).as_deref(), kind)?,
         namespace: target.namespace.clone(),
         name: given(&spec.name).ok_or("name: required")?,
         resource: OnceCell::new(),
-    }))
+    })
 }
 
-/// Returns the full name of a kind. Without an `apiVersion` it must be one that everybody has.
+/// Returns the full name of a kind. Without an `apiVersion` it must be one that is built in.
 fn group_version_kind(api_version: Option<&str>, kind: String) -> Result<GroupVersionKind, String> {
     let (group, version) = match api_version {
         Some(text) => text.split_once('/').unwrap_or(("", text)),
@@ -86,6 +90,22 @@ impl Target for ScaleTarget {
 }
 
 impl ScaleTarget {
+    /// Checks the name of an object with a scale subresource. Nothing is sent.
+    pub(crate) fn new(context: &Context, target: &TargetRef) -> Result<Self, String> {
+        read_target(context, target)
+    }
+
+    /// Reads the label selector of the object's pods.
+    pub(crate) async fn selector(&self) -> Result<String, TargetError> {
+        let scale = self.api().await?.get_scale(&self.name).await;
+        let scale = scale.map_err(|error| self.read_error(&error))?;
+        let selector = scale.status.and_then(|status| status.selector);
+        selector.filter(|selector| !selector.is_empty()).ok_or_else(|| TargetError::Refused {
+            target: self.to_string(),
+            message: "its scale subresource has no selector, so that its pods are not known".into(),
+        })
+    }
+
     async fn api(&self) -> Result<Api<DynamicObject>, TargetError> {
         let resource = self.resource.get_or_try_init(|| self.discover()).await?;
         Ok(Api::namespaced_with(self.client.clone(), &self.namespace, resource))

@@ -1,20 +1,20 @@
-//! What may one answer of a module cost?
+//! The limits of one call of a module.
 //!
-//! Work is counted in steps: instructions of the module, and for calls of its host a fixed number and one for every eight
-//! bytes. Time is that of the clock on the wall, so that a busy machine does not stretch it. Whoever no longer wants the
-//! answer cancels it. All three are looked at before every call of the host and after every slice of instructions.
+//! Work is counted in steps: instructions of the module, and for calls of the host a fixed number and one for every eight
+//! bytes. Time is monotonic, and includes waiting for a busy machine. A dropped caller cancels the call. All three are
+//! checked before every call of the host and after every slice of instructions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many instructions run between two looks at what is left: a few milliseconds.
+/// How many instructions run between two checks: a few milliseconds.
 pub(super) const SLICE: u64 = 1_000_000;
 
-/// What a call of the host costs, apart from the bytes it handles.
+/// The cost of a call of the host, apart from the bytes it handles.
 const HOST_CALL: u64 = 20;
 
-/// What one answer may cost.
+/// The limits of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Steps, of which an interpreter does a hundred million a second or more. A policy needs some hundred thousand.
@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the limits of one answer.
+/// The remaining budget of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     limits: Limits,
@@ -38,14 +38,14 @@ pub(super) struct Budget {
     cancelled: Arc<AtomicBool>,
 }
 
-/// Why a module may not go on.
+/// Why a module was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Exhausted {
-    #[error("it did not come to an end within {0} steps")]
+    #[error("it did not finish within {0} steps")]
     Work(u64),
-    #[error("it did not come to an end within {} s", .0.as_secs_f64())]
+    #[error("it did not finish within {} s", .0.as_secs_f64())]
     Time(Duration),
-    #[error("nobody waits for its answer any more")]
+    #[error("the caller has cancelled it")]
     Cancelled,
 }
 
@@ -56,7 +56,7 @@ impl Budget {
         Self { limits, work: limits.work, started_at: Instant::now(), cancelled }
     }
 
-    /// Takes steps out of the budget, unless it is used up or the answer is no longer wanted.
+    /// Takes steps out of the budget, unless it is used up or the call is cancelled.
     pub(super) fn spend(&mut self, steps: u64) -> Result<(), Exhausted> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Exhausted::Cancelled);
@@ -69,7 +69,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Pays for a call of the host that handles so many bytes.
+    /// Charges the budget for a call of the host that handles this many bytes.
     pub(super) fn spend_on_host(&mut self, bytes: u64) -> Result<(), Exhausted> {
         self.spend(HOST_CALL.saturating_add(bytes / 8))
     }

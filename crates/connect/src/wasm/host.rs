@@ -1,6 +1,6 @@
-//! What a module of Extism's kind imports from its host.
+//! The functions that Extism modules import from their host.
 //!
-//! Texts go through blocks of shared memory: whoever hands one over names where it begins. 0 stands for none.
+//! Texts are passed in blocks of shared memory, by their address. Address 0 stands for none.
 
 use wasmi::{Caller, Error, Linker};
 
@@ -8,27 +8,27 @@ use super::memory::OVERHEAD;
 use super::plugin::Host;
 
 const ENV: &str = "extism:host/env";
-/// The most that a module may remember.
+/// The total size of a module's variables.
 const VARS: usize = 1 << 20;
-/// The level of what is worth logging: information.
+/// The log level: information.
 const INFO: i32 = 2;
 
 /// The largest answer.
 const OUTPUT: u64 = 1 << 20;
-/// How much of a text is logged or reported.
-const SAID: usize = 1000;
+/// How many bytes of a text are logged or reported.
+const EXCERPT: usize = 1000;
 
 type Call<'a> = Caller<'a, Host>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Adds everything to what a module can import.
+/// Adds all functions to the linker.
 pub(super) fn add(linker: &mut Linker<Host>) -> Result<()> {
     blocks(linker)?;
     input(linker)?;
     linker.func_wrap(ENV, "output_set", |mut c: Call<'_>, at: u64, len: u64| {
         spend(&mut c, len)?;
         if len > OUTPUT {
-            return Err(Error::new(format!("its answer is larger than {OUTPUT} bytes")));
+            return Err(Error::new(format!("its result is larger than {OUTPUT} bytes")));
         }
         let output = c.data().memory.slice(at, len).map(<[u8]>::to_vec);
         c.data_mut().output = output.ok_or_else(|| outside(at))?;
@@ -36,7 +36,7 @@ pub(super) fn add(linker: &mut Linker<Host>) -> Result<()> {
     })?;
     linker.func_wrap(ENV, "error_set", |mut c: Call<'_>, at: u64| {
         spend(&mut c, 0)?;
-        c.data_mut().error = said(&c, at);
+        c.data_mut().error = excerpt(&c, at);
         Ok::<_, Error>(())
     })?;
     settings(linker)?;
@@ -47,7 +47,7 @@ pub(super) fn add(linker: &mut Linker<Host>) -> Result<()> {
 fn blocks(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "alloc", |mut c: Call<'_>, len: u64| {
         spend(&mut c, len)?;
-        c.data_mut().memory.make(len).ok_or_else(|| Error::new("it wants too much memory"))
+        c.data_mut().memory.make(len).ok_or_else(|| Error::new("it uses too much memory"))
     })?;
     linker.func_wrap(ENV, "free", |mut c: Call<'_>, at: u64| {
         spend(&mut c, 0)?;
@@ -87,7 +87,7 @@ fn input(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "input_length", |c: Call<'_>| c.data().input.len() as u64)?;
     linker.func_wrap(ENV, "input_offset", |mut c: Call<'_>| {
         let input = c.data().input.clone();
-        give(&mut c, input)
+        hand_over(&mut c, input)
     })?;
     linker.func_wrap(ENV, "input_load_u8", |mut c: Call<'_>, at: u64| {
         spend(&mut c, 0)?;
@@ -104,24 +104,24 @@ fn settings(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "config_get", |mut c: Call<'_>, key: u64| {
         let key = text(&mut c, key)?;
         let value = key.and_then(|key| c.data().config.get(&key).cloned());
-        value.map_or(Ok(0), |value| give(&mut c, value.into_bytes()))
+        value.map_or(Ok(0), |value| hand_over(&mut c, value.into_bytes()))
     })?;
     linker.func_wrap(ENV, "var_get", |mut c: Call<'_>, key: u64| {
         let key = text(&mut c, key)?;
         let value = key.and_then(|key| c.data().vars.get(&key).cloned());
-        value.map_or(Ok(0), |value| give(&mut c, value))
+        value.map_or(Ok(0), |value| hand_over(&mut c, value))
     })?;
     linker.func_wrap(ENV, "var_set", |mut c: Call<'_>, key: u64, value: u64| {
         let Some(key) = text(&mut c, key)? else { return Err(outside(key)) };
         let value = c.data().memory.block(value).map(<[u8]>::to_vec);
         spend(&mut c, value.as_ref().map_or(0, |value| value.len() as u64))?;
-        remember(c.data_mut(), key, value)
+        set_variable(c.data_mut(), key, value)
     })?;
     Ok(())
 }
 
 /// Sets a variable or removes it.
-fn remember(host: &mut Host, key: String, value: Option<Vec<u8>>) -> Result<()> {
+fn set_variable(host: &mut Host, key: String, value: Option<Vec<u8>>) -> Result<()> {
     let size = |key: &str, value: &[u8]| key.len() + value.len() + OVERHEAD;
     if let Some(old) = host.vars.remove(&key) {
         host.vars_size -= size(&key, &old);
@@ -129,7 +129,7 @@ fn remember(host: &mut Host, key: String, value: Option<Vec<u8>>) -> Result<()> 
     let Some(value) = value else { return Ok(()) };
     host.vars_size += size(&key, &value);
     if host.vars_size > VARS {
-        return Err(Error::new(format!("it wants to remember more than {VARS} bytes")));
+        return Err(Error::new(format!("its variables take more than {VARS} bytes")));
     }
     host.vars.insert(key, value);
     Ok(())
@@ -138,9 +138,9 @@ fn remember(host: &mut Host, key: String, value: Option<Vec<u8>>) -> Result<()> 
 fn logging(linker: &mut Linker<Host>) -> Result<()> {
     for name in ["log_trace", "log_debug", "log_info", "log_warn", "log_error"] {
         linker.func_wrap(ENV, name, move |mut c: Call<'_>, at: u64| {
-            spend(&mut c, SAID as u64)?;
-            let said = said(&c, at).unwrap_or_default();
-            tracing::debug!(level = &name[4..], said, "a module says");
+            spend(&mut c, EXCERPT as u64)?;
+            let message = excerpt(&c, at).unwrap_or_default();
+            tracing::debug!(level = &name[4..], message, "log message of a Wasm module");
             Ok::<_, Error>(())
         })?;
     }
@@ -148,25 +148,24 @@ fn logging(linker: &mut Linker<Host>) -> Result<()> {
     Ok(())
 }
 
-/// A module may think, but not call others: what it decides on is what it is given.
+/// HTTP requests fail: a module decides on its input alone.
 fn web(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(ENV, "http_request", |_: u64, _: u64| -> Result<u64> {
-        let why = "it wants to make an HTTP request, which modules of autoscalers may not";
-        Err(Error::new(why))
+        Err(Error::new("modules of autoscalers cannot make HTTP requests"))
     })?;
     linker.func_wrap(ENV, "http_status_code", || 0)?;
     linker.func_wrap(ENV, "http_headers", || 0_u64)?;
     Ok(())
 }
 
-/// Pays for a call that handles so many bytes.
+/// Charges the budget for a call that handles this many bytes.
 pub(super) fn spend(c: &mut Call<'_>, bytes: u64) -> Result<()> {
     c.data_mut().budget.spend_on_host(bytes).map_err(Error::host)
 }
 
-fn give(c: &mut Call<'_>, bytes: Vec<u8>) -> Result<u64> {
+fn hand_over(c: &mut Call<'_>, bytes: Vec<u8>) -> Result<u64> {
     spend(c, bytes.len() as u64)?;
-    c.data_mut().memory.put(bytes).ok_or_else(|| Error::new("it holds too much memory"))
+    c.data_mut().memory.put(bytes).ok_or_else(|| Error::new("it uses too much memory"))
 }
 
 /// Reads the text of a block.
@@ -177,10 +176,10 @@ fn text(c: &mut Call<'_>, at: u64) -> Result<Option<String>> {
     Ok(block.map(|block| String::from_utf8_lossy(block).into_owned()))
 }
 
-/// Reads the beginning of the text of a block, to be shown to a person.
-fn said(c: &Call<'_>, at: u64) -> Option<String> {
+/// Reads the beginning of the text of a block, for logs and messages.
+fn excerpt(c: &Call<'_>, at: u64) -> Option<String> {
     let block = c.data().memory.block(at)?;
-    Some(String::from_utf8_lossy(&block[..block.len().min(SAID)]).into_owned())
+    Some(String::from_utf8_lossy(&block[..block.len().min(EXCERPT)]).into_owned())
 }
 
 fn of_input<'a>(c: &'a Call<'_>, at: u64, len: usize) -> Option<&'a [u8]> {
@@ -193,5 +192,5 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 fn outside(at: u64) -> Error {
-    Error::new(format!("it reached for {at}, which is outside of what it was given"))
+    Error::new(format!("address {at} is outside its blocks of memory"))
 }

@@ -1,13 +1,13 @@
-//! The memory that a module and we share: blocks, named by where they begin.
+//! The memory that a module shares with its host: blocks, identified by their address.
 //!
-//! It is apart from the module's own memory, so that neither side can reach what the other did not hand over.
+//! It is separate from the module's own memory, so that neither side can read more than the other has passed.
 
 use std::collections::BTreeMap;
 
-/// How much all blocks together may take.
+/// The total size of all blocks.
 const LIMIT: usize = 16 << 20;
 
-/// What a block takes apart from its bytes.
+/// The overhead of a block.
 pub(super) const OVERHEAD: usize = 64;
 
 /// Blocks of bytes. No block begins at 0, which stands for none.
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Puts bytes into a block of their own; `None` when there is no room left.
+    /// Stores bytes in a new block; `None` when there is no room left.
     pub(super) fn put(&mut self, bytes: Vec<u8>) -> Option<u64> {
         let size = bytes.len().checked_add(OVERHEAD)?;
         let used = self.used.checked_add(size).filter(|used| *used <= LIMIT)?;
@@ -41,19 +41,19 @@ impl Memory {
         self.used -= self.blocks.remove(&at).map_or(0, |block| block.len() + OVERHEAD);
     }
 
-    /// Gives the block that begins there.
+    /// Returns the block at an address.
     pub(super) fn block(&self, at: u64) -> Option<&[u8]> {
         self.blocks.get(&at).map(Vec::as_slice)
     }
 
-    /// Gives `len` bytes from anywhere within a block.
+    /// Returns bytes from within one block.
     pub(super) fn slice(&self, at: u64, len: u64) -> Option<&[u8]> {
         let (start, block) = self.blocks.range(..=at).next_back()?;
         let from = usize::try_from(at - start).ok()?;
         block.get(from..from.checked_add(usize::try_from(len).ok()?)?)
     }
 
-    /// Gives bytes to write to.
+    /// Returns bytes within one block for writing.
     pub(super) fn slice_mut(&mut self, at: u64, len: u64) -> Option<&mut [u8]> {
         let (start, block) = self.blocks.range_mut(..=at).next_back()?;
         let from = usize::try_from(at - start).ok()?;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_it_and_what_is_freed_can_be_had_again() {
+    fn memory_is_bounded_and_freed_blocks_make_room() {
         let mut memory = Memory::default();
         assert_eq!(memory.make(u64::MAX), None);
         let whole = memory.make((LIMIT - OVERHEAD) as u64).unwrap();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_blocks_take_room_too() {
+    fn empty_blocks_count_too() {
         let mut memory = Memory::default();
         let made = std::iter::from_fn(|| memory.make(0)).take(LIMIT).count();
         assert_eq!(made, LIMIT / OVERHEAD);

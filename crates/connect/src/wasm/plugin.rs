@@ -1,28 +1,30 @@
-//! One running module: how it is started, called and held in.
+//! One running module: how it is started, called and limited.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use wasmi::{
-    Config, Engine, Func, Instance, Linker, Module, ResumableCall, Store, StoreLimits,
-    StoreLimitsBuilder, TrapCode, Val, ValType,
+    CompilationMode, Config, Engine, Func, Instance, Linker, Module, ResumableCall, Store,
+    StoreLimits, StoreLimitsBuilder, TrapCode, Val, ValType,
 };
 
 use super::budget::{Budget, Exhausted, SLICE};
-use super::{WasmError, host, memory::Memory, wasi};
+use super::{Surroundings, WasmError, host, memory::Memory, wasi};
 
-/// How large a module's own memory may become.
+/// The limit of a module's own memory.
 pub(super) const MEMORY: usize = 128 << 20;
 
-/// How deep functions of a module may call each other.
+/// The limit of a module's call depth.
 const DEPTH: usize = 10_000;
 
-/// What the start function of a module may cost; it cannot be stopped in between.
+/// The steps that the start function of a module may take; it cannot be stopped in between.
 const START: u64 = 20 * SLICE;
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
     let mut config = Config::default();
     config.consume_fuel(true).set_max_recursion_depth(DEPTH);
+    // Functions are translated at their first call, at the expense of its budget: a large module costs little before.
+    config.compilation_mode(CompilationMode::LazyTranslation);
     Engine::new(&config)
 });
 
@@ -34,7 +36,7 @@ pub(super) struct Code {
     linker: Linker<Host>,
 }
 
-/// What a module can reach of us.
+/// The state of the host that a module can reach.
 pub(super) struct Host {
     pub(super) memory: Memory,
     pub(super) input: Vec<u8>,
@@ -42,8 +44,9 @@ pub(super) struct Host {
     pub(super) error: Option<String>,
     pub(super) config: BTreeMap<String, String>,
     pub(super) vars: BTreeMap<String, Vec<u8>>,
-    /// How much all variables take.
+    /// The size of all variables.
     pub(super) vars_size: usize,
+    pub(super) surroundings: Surroundings,
     pub(super) budget: Budget,
     limits: StoreLimits,
 }
@@ -56,7 +59,7 @@ pub(super) struct Plugin {
 }
 
 impl Code {
-    /// Compiles a module and looks whether we have what it needs.
+    /// Compiles a module and links its imports.
     pub(super) fn compile(hash: String, bytes: &[u8]) -> Result<Self, String> {
         let unusable = |err: wasmi::Error| err.to_string();
         let module = Module::new(&ENGINE, bytes).map_err(unusable)?;
@@ -71,6 +74,7 @@ impl Plugin {
     pub(super) fn start(
         code: Arc<Code>,
         config: BTreeMap<String, String>,
+        surroundings: Surroundings,
         budget: Budget,
     ) -> Result<Self, WasmError> {
         let limits = StoreLimitsBuilder::new()
@@ -88,6 +92,7 @@ impl Plugin {
             config,
             vars: BTreeMap::new(),
             vars_size: 0,
+            surroundings,
             budget,
             limits,
         };
@@ -98,26 +103,26 @@ impl Plugin {
         let instance =
             code.linker.instantiate_and_start(&mut store, &code.module).map_err(unusable)?;
         let mut plugin = Self { code, store, instance };
-        // Programs that are libraries prepare themselves here.
+        // Modules built as libraries are initialised here.
         if let Some(prepare) = instance.get_func(&plugin.store, "_initialize") {
             plugin.run(prepare, &mut []).map_err(unusable)?;
         }
         Ok(plugin)
     }
 
-    /// Whether it runs this code with this configuration.
+    /// Reports whether it runs this code with this configuration.
     pub(super) fn is(&self, code: &Code, config: &BTreeMap<String, String>) -> bool {
         self.code.hash == code.hash && self.store.data().config == *config
     }
 
-    /// Returns how much memory it takes between two calls.
+    /// Returns the memory that it keeps between two calls.
     pub(super) fn size(&self) -> usize {
         let memory = self.instance.get_memory(&self.store, "memory");
         let own = memory.map_or(0, |memory| memory.data_size(&self.store));
         own.saturating_add(self.store.data().vars_size)
     }
 
-    /// Calls a function with an input and returns its output. A plug-in that failed must not be called again.
+    /// Calls a function with an input and returns its output. A plugin that failed must not be called again.
     pub(super) fn call(
         &mut self,
         name: &str,
@@ -144,11 +149,11 @@ impl Plugin {
         let called = self.run(function, results);
         let code = results.first().and_then(Val::i32).unwrap_or(0);
         let host = self.store.data_mut();
-        // What was handed over is not needed any more.
+        // Input and blocks are not used after the call.
         (host.memory, host.input) = (Memory::default(), Vec::new());
         match (called, host.error.take()) {
             (Ok(()), None) if code == 0 => Ok(std::mem::take(&mut host.output)),
-            (_, Some(said)) => Err(failed(said)),
+            (_, Some(message)) => Err(failed(message)),
             (Err(err), None) => Err(failed(explain(&err))),
             (Ok(()), None) => Err(failed(format!("it returned {code}"))),
         }
@@ -177,13 +182,11 @@ fn refuel(store: &mut Store<Host>, steps: u64) -> Result<(), wasmi::Error> {
     store.set_fuel(steps)
 }
 
-/// Says what ended a module.
+/// Describes why a module was stopped.
 fn explain(err: &wasmi::Error) -> String {
     match err.as_trap_code() {
         Some(TrapCode::OutOfFuel) => Exhausted::Work(START).to_string(),
-        Some(TrapCode::GrowthOperationLimited) => {
-            "it wants more memory than it may have".to_owned()
-        }
+        Some(TrapCode::GrowthOperationLimited) => "it uses more memory than allowed".to_owned(),
         _ => err.to_string(),
     }
 }
@@ -202,7 +205,7 @@ mod tests {
         let bytes = wat::parse_str(format!("(module {text})")).unwrap();
         let code = Arc::new(Code::compile("hash".to_owned(), &bytes).unwrap());
         let budget = Budget::new(limits, Arc::default());
-        let called = Plugin::start(code, BTreeMap::new(), budget.clone())
+        let called = Plugin::start(code, BTreeMap::new(), Surroundings::default(), budget.clone())
             .and_then(|mut plugin| plugin.call("scale", Vec::new(), budget));
         called.expect_err("it fails").to_string()
     }
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn calls_of_the_host_cost_work_too() {
         let limits = Limits { work: 40 * SLICE, time: FOREVER };
-        // Some thousand instructions, and half a gigabyte of chance.
+        // Some thousand instructions, and half a gigabyte of random numbers.
         let random = r#"
             (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
             (memory (export "memory") 16)
@@ -237,11 +240,11 @@ mod tests {
     fn a_start_function_without_end_is_stopped() {
         let endless = r#"(func $go (loop $on (br $on))) (start $go) (func (export "scale"))"#;
         let failed = fails(endless, Limits { work: 100 * SLICE, time: FOREVER });
-        assert!(failed.contains("it did not come to an end"), "{failed}");
+        assert!(failed.contains("it did not finish"), "{failed}");
     }
 
     #[test]
-    fn what_the_host_keeps_for_a_module_is_bounded() {
+    fn the_memory_of_the_host_for_a_module_is_bounded() {
         let limits = Limits { work: 1000 * SLICE, time: FOREVER };
         let blocks = r#"
             (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
@@ -263,6 +266,6 @@ mod tests {
                     (local.set $i (i64.add (local.get $i) (i64.const 1)))
                     (br $on)))"#;
         let failed = fails(variables, limits);
-        assert!(failed.contains("wants to remember more than"), "{failed}");
+        assert!(failed.contains("its variables take more than"), "{failed}");
     }
 }

@@ -1,8 +1,8 @@
-//! Keeps what was used last, within a number of entries and of bytes.
+//! A cache of the most recently used entries, bounded by number and bytes.
 
 use std::collections::HashMap;
 
-pub(super) struct Recent<V> {
+pub(super) struct LruCache<V> {
     entries: HashMap<String, Entry<V>>,
     bytes: usize,
     most: usize,
@@ -16,7 +16,7 @@ struct Entry<V> {
     used: u64,
 }
 
-impl<V> Recent<V> {
+impl<V> LruCache<V> {
     pub(super) fn new(most: usize, most_bytes: usize) -> Self {
         Self { entries: HashMap::new(), bytes: 0, most, most_bytes, uses: 0 }
     }
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_the_longest_time_goes_first() {
-        let mut recent = Recent::new(2, 100);
+    fn the_least_recently_used_entry_is_evicted_first() {
+        let mut recent = LruCache::new(2, 100);
         recent.insert("a".to_owned(), 1, 40);
         recent.insert("b".to_owned(), 2, 40);
         assert_eq!(recent.get("a"), Some(&1));

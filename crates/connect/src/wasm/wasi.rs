@@ -1,8 +1,7 @@
-//! The little that a module gets of WASI preview 1, which compilers put into modules whether they need it or not.
+//! The functions of WASI preview 1 that modules can import; compilers add such imports whether a module needs them or not.
 //!
-//! There are no files, no arguments and no environment; standard output goes to the log; time and chance are real.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! There are no files, no arguments and no environment; standard output goes to the log; time and random numbers are those of
+//! the settings.
 
 use wasmi::{Caller, Error, Extern, ExternType, Linker, Module, Val};
 
@@ -18,15 +17,15 @@ const INVAL: i32 = 28;
 /// No such function.
 const NOSYS: i32 = 52;
 
-/// How many texts or events one call may name.
+/// How many buffers or events one call may name.
 const MOST: u32 = 1024;
-/// How much of what is printed is logged.
-const SAID: usize = 1000;
+/// How many bytes of one line of output are logged.
+const LOGGED: usize = 1000;
 
 type Call<'a> = Caller<'a, Host>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Adds what a module can import; the rest of WASI answers that it is not there.
+/// Adds the functions that a module can import; all others of WASI return "no such function".
 pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
     linker.allow_shadowing(true);
     for import in module.imports().filter(|i| i.module() == WASI) {
@@ -36,7 +35,8 @@ pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
             Ok(())
         })?;
     }
-    surroundings(linker)?;
+    arguments(linker)?;
+    time_and_random_numbers(linker)?;
     files(linker)?;
     linker.func_wrap(WASI, "proc_exit", |code: i32| -> Result<()> {
         Err(Error::new(format!("it ended itself with the code {code}")))
@@ -46,7 +46,7 @@ pub(super) fn add(linker: &mut Linker<Host>, module: &Module) -> Result<()> {
     Ok(())
 }
 
-fn surroundings(linker: &mut Linker<Host>) -> Result<()> {
+fn arguments(linker: &mut Linker<Host>) -> Result<()> {
     for name in ["args_sizes_get", "environ_sizes_get"] {
         linker.func_wrap(WASI, name, |mut c: Call<'_>, count: u32, size: u32| {
             write(&mut c, count, &[0; 4])?;
@@ -56,8 +56,12 @@ fn surroundings(linker: &mut Linker<Host>) -> Result<()> {
     for name in ["args_get", "environ_get"] {
         linker.func_wrap(WASI, name, |_: u32, _: u32| OK)?;
     }
+    Ok(())
+}
+
+fn time_and_random_numbers(linker: &mut Linker<Host>) -> Result<()> {
     linker.func_wrap(WASI, "clock_time_get", |mut c: Call<'_>, _: u32, _: u64, out: u32| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let now = c.data().surroundings.clock.now().as_nanosecond();
         write(&mut c, out, &u64::try_from(now).unwrap_or(u64::MAX).to_le_bytes())
     })?;
     linker.func_wrap(WASI, "clock_res_get", |mut c: Call<'_>, _: u32, out: u32| {
@@ -65,7 +69,10 @@ fn surroundings(linker: &mut Linker<Host>) -> Result<()> {
     })?;
     linker.func_wrap(WASI, "random_get", |mut c: Call<'_>, out: u32, len: u32| {
         spend(&mut c, u64::from(len))?;
-        fastrand::fill(within(memory(&mut c)?, out, len)?);
+        let random = c.data().surroundings.random.clone();
+        for part in within(memory(&mut c)?, out, len)?.chunks_mut(8) {
+            part.copy_from_slice(&random.u64().to_le_bytes()[..part.len()]);
+        }
         Ok::<_, Error>(OK)
     })?;
     Ok(())
@@ -91,7 +98,7 @@ fn files(linker: &mut Linker<Host>) -> Result<()> {
     Ok(())
 }
 
-/// `fd_write`: what is printed goes to the log.
+/// `fd_write`: output goes to the log.
 fn print(mut c: Call<'_>, fd: u32, parts: u32, count: u32, out: u32) -> Result<i32> {
     if !(1..=2).contains(&fd) {
         return Ok(BADF);
@@ -100,22 +107,22 @@ fn print(mut c: Call<'_>, fd: u32, parts: u32, count: u32, out: u32) -> Result<i
         return Ok(INVAL);
     }
     spend(&mut c, u64::from(count) * 8)?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let mut written = 0_u32;
     for part in 0..count {
         let memory = memory(&mut c)?;
         let place = within(memory, parts.saturating_add(part.saturating_mul(8)), 8)?;
         let (at, len) = (half(&place[..4]), half(&place[4..]));
-        let room = SAID.saturating_sub(said.len());
-        said.extend(within(memory, at, len)?.iter().take(room));
+        let room = LOGGED.saturating_sub(output.len());
+        output.extend(within(memory, at, len)?.iter().take(room));
         written = written.saturating_add(len);
     }
-    let said = String::from_utf8_lossy(&said);
-    tracing::debug!(said = said.trim_end(), "a module prints");
+    let output = String::from_utf8_lossy(&output);
+    tracing::debug!(output = output.trim_end(), "output of a Wasm module");
     write(&mut c, out, &written.to_le_bytes())
 }
 
-/// `poll_oneoff`: nobody sleeps here, so everything that is waited for has happened.
+/// `poll_oneoff`: nothing sleeps, so every event has happened.
 fn poll(mut c: Call<'_>, waiting: u32, happened: u32, count: u32, out: u32) -> Result<i32> {
     if count > MOST {
         return Ok(INVAL);
@@ -144,7 +151,7 @@ fn write(c: &mut Call<'_>, at: u32, bytes: &[u8]) -> Result<i32> {
     Ok(OK)
 }
 
-/// Gives the module's own memory.
+/// Returns the module's own memory.
 fn memory<'a>(c: &'a mut Call<'_>) -> Result<&'a mut [u8]> {
     match c.get_export("memory") {
         Some(Extern::Memory(memory)) => Ok(memory.data_mut(c)),

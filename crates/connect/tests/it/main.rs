@@ -2,9 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod aws;
+mod docker;
+mod haproxy;
+mod metrics_api;
+mod nats;
+mod prometheus;
 mod providers;
+mod rancher;
+mod real;
+mod redis;
+mod scaler;
 mod server;
+mod services;
 mod sources;
+mod stand_ins;
 mod targets;
 mod wasm;
 mod webhook;
@@ -39,7 +51,7 @@ async fn asked(ask: &Ask, policy: &Policy) -> Reply {
     ask.about("fas", policy, request()).await
 }
 
-/// Gives what is said about a failure.
+/// Returns the message of a failure.
 async fn failure(ask: &Ask, policy: &Policy) -> String {
     match asked(ask, policy).await {
         Reply::Failed(why) => why.to_string(),
@@ -49,12 +61,13 @@ async fn failure(ask: &Ask, policy: &Policy) -> String {
     }
 }
 
-/// Opens an engine that follows tokio's time, and returns it with the context of what connects to it.
+/// Opens an engine that uses tokio's time, and returns it with the context of its clients.
 async fn engine() -> (Engine, Context) {
     let clock = Clock::virtual_at(jiff::Timestamp::now());
     let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
     let engine = Engine::open(settings).await.unwrap();
     let (random, supervisor) = (Random::seeded(1), Supervisor::new());
-    let context = Context { client: engine.client(), clock, random, supervisor };
+    let client = engine.client();
+    let context = Context { client, clock, random, supervisor, resolves_services: false };
     (engine, context)
 }

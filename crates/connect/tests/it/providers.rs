@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::plimsoll::NodeGroup;
+use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Client, ResourceExt as _};
 use plimsoll_connect::Context;
 use plimsoll_connect::providers::{
     self, Group, InstanceState, NodeGroupProvider, ProviderError, provider_name,
@@ -116,14 +118,14 @@ async fn machines_take_their_time_and_may_be_cancelled() {
     provider.decrease_target("pool-a", 1).await.unwrap();
     tokio::time::sleep(Duration::from_secs(29)).await;
     assert!(nodes(&context).await.is_empty());
-    // Nothing asks for a snapshot: the nodes appear by themselves.
+    // No snapshot is requested: the nodes appear without one.
     while nodes(&context).await.len() < 2 {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let group = only(&provider).await;
     assert_eq!((group.target, count(&group, InstanceState::Running)), (2, 2));
 
-    // After a restart, what was asked for still comes.
+    // After a restart, requested machines still appear.
     provider.increase("pool-a", 1).await.unwrap();
     drop(provider);
     let provider = open(&context);
@@ -168,7 +170,57 @@ async fn a_group_with_a_mistake_does_not_hide_the_others() {
     let group = api.patch("pool-b", &PatchParams::default(), &Patch::Merge(merge)).await.unwrap();
     assert_eq!(group.name_any(), "pool-b");
     let two = provider_name(&group).unwrap_err().to_string();
-    assert_eq!(two, "expected exactly one provider, found kwok, simulated; known are simulated");
-    let unknown = providers::open(&context, "kwok", &Value::Null).map(drop).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no provider `kwok`; known are simulated");
+    assert_eq!(
+        two,
+        "expected exactly one provider, found kwok, simulated; known are kwok, simulated"
+    );
+    let unknown = providers::open(&context, "cloud", &Value::Null).map(drop).unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no provider `cloud`; known are kwok, simulated");
+}
+
+/// Returns a client whose lists of a kind also contain an object.
+fn client_with(client: Client, plural: &'static str, object: Value) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, object) = (client.clone(), object.clone());
+        async move {
+            let is_list = request.uri().path().ends_with(plural)
+                && request.method() == http::Method::GET
+                && !request.uri().query().is_some_and(|query| query.contains("watch="));
+            let answer = client.send(request).await?;
+            if !is_list {
+                return Ok::<_, kube::Error>(answer);
+            }
+            let (parts, body) = answer.into_parts();
+            let body = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await.unwrap();
+            let mut list: Value = serde_json::from_slice(&body).unwrap();
+            list["items"].as_array_mut().unwrap().insert(0, object);
+            let body = Body::from(serde_json::to_vec(&list).unwrap());
+            Ok(http::Response::from_parts(parts, body))
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_cannot_be_decoded_do_not_stop_the_other_groups() {
+    let (_engine, context) = engine().await;
+    create_group(&context, "pool-a", json!({"simulated": {"startAfter": "0s"}})).await;
+    let group = json!({"metadata": {"name": "bad"}, "spec": {"max": "many"}});
+    let with_group = Context {
+        client: client_with(context.client.clone(), "/nodegroups", group),
+        ..context.clone()
+    };
+    let provider = open(&with_group);
+    provider.increase("pool-a", 2).await.unwrap();
+    assert_eq!(count(&only(&provider).await, InstanceState::Running), 2);
+    drop(provider);
+
+    // A node that cannot be decoded is an instance all the same: another machine would be one too many.
+    let node = json!({"metadata": {"name": "bad"}, "spec": 7});
+    let with_node =
+        Context { client: client_with(context.client.clone(), "/nodes", node), ..context.clone() };
+    let provider = open(&with_node);
+    assert_eq!(count(&only(&provider).await, InstanceState::Running), 3);
+    provider.increase("pool-a", 1).await.unwrap();
+    assert_eq!(nodes(&context).await.len(), 2);
 }

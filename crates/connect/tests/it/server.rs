@@ -81,6 +81,6 @@ async fn greet(socket: TcpStream, tls: Option<TlsAcceptor>, app: Router) {
 
 async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, app: Router) {
     let service = TowerToHyperService::new(app);
-    let _ =
-        Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+    let builder = Builder::new(TokioExecutor::new());
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await;
 }

@@ -1,4 +1,4 @@
-//! Metric sources: the numbers that they find, and what becomes of every bad answer.
+//! Metric sources: the values that they return, and their errors for bad answers.
 
 use std::time::Duration;
 
@@ -42,11 +42,17 @@ fn points(points: &[(i64, f64)]) -> Series {
 async fn a_source_is_opened_by_the_name_of_its_block() {
     let http = json!({"url": "http://127.0.0.1:1/", "value": "/n"});
     for (spec, problem) in [
-        (json!({}), "expected exactly one metric source, found none; known are http, prometheus"),
-        (json!({"htttp": http}), "there is no metric source `htttp`; known are http, prometheus"),
+        (
+            json!({}),
+            "expected exactly one metric source, found none; known are docker, externalScaler, haproxy, http, kubernetes, nats, nomad, prometheus, rabbitmq, rancher, redis, sqs",
+        ),
+        (
+            json!({"htttp": http}),
+            "there is no metric source `htttp`; known are docker, externalScaler, haproxy, http, kubernetes, nats, nomad, prometheus, rabbitmq, rancher, redis, sqs",
+        ),
         (
             json!({"http": http, "prometheus": {}}),
-            "expected exactly one metric source, found http, prometheus; known are http, prometheus",
+            "expected exactly one metric source, found http, prometheus; known are docker, externalScaler, haproxy, http, kubernetes, nats, nomad, prometheus, rabbitmq, rancher, redis, sqs",
         ),
         (
             json!({"http": {"uri": "x"}}),

@@ -91,8 +91,11 @@ async fn a_target_without_a_driver_is_refused_with_the_known_ones() {
         let target = TargetRef { namespace: "default".to_owned(), spec };
         targets::open(&context, &target).map(drop).unwrap_err().to_string()
     };
-    let docker = open(json!({"docker": {"service": "web"}}));
-    assert_eq!(docker, "there is no target `docker`; known are scale");
+    let named = open(json!({"named": {"name": "azure-vmss"}}));
+    assert_eq!(
+        named,
+        "there is no target `named`; known are awsAutoscalingGroup, docker, nomad, rancher, scale, webhook"
+    );
     let widget = open(json!({"kind": "Widget", "name": "a"}));
     assert_eq!(widget, "target `scale`: apiVersion: required for the kind `Widget`");
 }

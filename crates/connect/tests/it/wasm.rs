@@ -1,4 +1,4 @@
-//! Wasm modules that speak Extism's language: written by hand here, so that each says one thing.
+//! Wasm modules that speak the protocol of Extism, each written by hand for one test case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::server::Server;
 use crate::{asked, failure, policy};
 
-/// What every module begins with: it hands over texts of its own memory byte by byte.
+/// The start of every module: functions that copy texts of its own memory byte by byte.
 const START: &str = include_str!("../modules/start.wat");
 
 /// Answers with a fixed size, as text at 0.
@@ -41,13 +41,13 @@ async fn serving(bytes: Vec<u8>) -> Server {
     Server::plain(Router::new().route("/m.wasm", get(move || async move { bytes }))).await
 }
 
-async fn says(body: &str) -> Reply {
+async fn reply_of(body: &str) -> Reply {
     let server = serving(module(body)).await;
     asked(&Ask::new(), &wasm(&server, &json!({}))).await
 }
 
 async fn fails(body: &str) -> String {
-    match says(body).await {
+    match reply_of(body).await {
         Reply::Failed(why) => why.to_string(),
         other @ (Reply::None | Reply::Keep | Reply::Scale(_)) => {
             panic!("expected a failure, found {other:?}")
@@ -56,8 +56,8 @@ async fn fails(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_module_gives_the_size() {
-    assert_eq!(says(FIXED).await, Reply::Scale(9));
+async fn a_module_returns_the_size() {
+    assert_eq!(reply_of(FIXED).await, Reply::Scale(9));
 }
 
 #[tokio::test]
@@ -74,12 +74,12 @@ async fn a_module_is_given_the_question() {
             (i32.store8 (i32.const 39) (i32.add (i32.const 48) (i32.rem_u (local.get $n) (i32.const 10))))
             (call $output (call $hand (i32.const 0) (i32.const 42)) (i64.const 42))
             (i32.const 0))"#;
-    assert_eq!(says(echo).await, Reply::Scale(i32::from(b'{')));
+    assert_eq!(reply_of(echo).await, Reply::Scale(i32::from(b'{')));
 }
 
 #[tokio::test]
 async fn a_module_sizes_a_fleet_by_what_is_in_use() {
-    assert_eq!(says(include_str!("../modules/spare.wat")).await, Reply::Scale(8));
+    assert_eq!(reply_of(include_str!("../modules/spare.wat")).await, Reply::Scale(8));
 }
 
 #[tokio::test]
@@ -88,11 +88,11 @@ async fn a_module_reads_its_configuration_and_remembers_between_questions() {
     let counting = r#"
         (data (i32.const 0) "{\"response\":{\"scale\":true,\"replicas\":0}}")
         (data (i32.const 100) "spare")
-        (data (i32.const 110) "seen")
-        (func (export "scale") (result i32) (local $seen i64) (local $n i32)
-            (local.set $seen (call $recall (call $hand (i32.const 110) (i32.const 4))))
-            (if (i64.ne (local.get $seen) (i64.const 0))
-                (then (local.set $n (call $load (local.get $seen)))))
+        (data (i32.const 110) "last")
+        (func (export "scale") (result i32) (local $last i64) (local $n i32)
+            (local.set $last (call $recall (call $hand (i32.const 110) (i32.const 4))))
+            (if (i64.ne (local.get $last) (i64.const 0))
+                (then (local.set $n (call $load (local.get $last)))))
             (i32.store8 (i32.const 37) (i32.add (local.get $n)
                 (call $load (call $config (call $hand (i32.const 100) (i32.const 5))))))
             (i32.store8 (i32.const 120) (i32.add (local.get $n) (i32.const 1)))
@@ -114,22 +114,22 @@ async fn a_module_reads_its_configuration_and_remembers_between_questions() {
 }
 
 #[tokio::test]
-async fn what_a_module_does_wrong_is_said() {
-    for (body, said) in [
+async fn errors_of_a_module_are_reported() {
+    for (body, expected) in [
         (r#"(func (export "other"))"#, "it has no function `scale`"),
         (r#"(func (export "scale") (param i32))"#, "`scale` takes parameters"),
         (r#"(func (export "scale") (result i32) (i32.const 3))"#, "it returned 3"),
         (r#"(func (export "scale") (unreachable))"#, "unreachable"),
-        (r#"(func (export "scale") (loop $on (br $on)))"#, "it did not come to an end"),
+        (r#"(func (export "scale") (loop $on (br $on)))"#, "it did not finish"),
         (r#"(func (export "scale") (drop (memory.grow (i32.const 60000))))"#, "memory"),
         (r#"(func (export "scale") (drop (call $alloc (i64.const 99999999))))"#, "too much memory"),
         (
             r#"(func (export "scale") (drop (call $http (i64.const 0) (i64.const 0))))"#,
-            "it wants to make an HTTP request",
+            "cannot make HTTP requests",
         ),
         (
             r#"(func (export "scale") (drop (call $load (i64.const 5))))"#,
-            "outside of what it was given",
+            "is outside its blocks of memory",
         ),
         (
             r#"(func (export "scale") (drop (call $random (i32.const 65530) (i32.const 99))))"#,
@@ -141,7 +141,7 @@ async fn what_a_module_does_wrong_is_said() {
                    (call $error (call $hand (i32.const 0) (i32.const 7))) (i32.const 1))"#,
             "`scale` of the module failed: no luck",
         ),
-        (r#"(func (export "scale"))"#, "did not answer with a FleetAutoscaleReview: not JSON"),
+        (r#"(func (export "scale"))"#, "did not return a FleetAutoscaleReview: not JSON"),
         (r#"(import "env" "x" (func)) (func (export "scale"))"#, "env"),
     ] {
         let body = body.to_owned();
@@ -154,12 +154,12 @@ async fn what_a_module_does_wrong_is_said() {
                 failure(&Ask::new(), &wasm(&server, &json!({}))).await
             }
         };
-        assert!(found.contains(said), "{found}, expected {said}");
+        assert!(found.contains(expected), "{found}, expected {expected}");
     }
 }
 
 #[tokio::test]
-async fn a_module_is_stopped_when_its_autoscaler_goes() {
+async fn a_module_is_stopped_when_its_autoscaler_is_deleted() {
     let server = serving(module(r#"(func (export "scale") (loop $on (br $on)))"#)).await;
     let (ask, policy) = (Arc::new(Ask::new()), wasm(&server, &json!({})));
     let asking = tokio::spawn({
@@ -171,7 +171,7 @@ async fn a_module_is_stopped_when_its_autoscaler_goes() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let why = asking.await.unwrap();
-    assert!(why.contains("nobody waits for its answer any more"), "{why}");
+    assert!(why.contains("the caller has cancelled it"), "{why}");
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn wasi_is_there_as_far_as_modules_need_it() {
             (if (call $random (i32.const 500) (i32.const 8)) (then (unreachable))))
         {FIXED}"#
     );
-    assert_eq!(says(&printing).await, Reply::Scale(9));
+    assert_eq!(reply_of(&printing).await, Reply::Scale(9));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_module_must_be_the_one_whose_hash_is_given() {
     let ask = Ask::new();
     assert_eq!(asked(&ask, &wasm(&server, &json!({"hash": hash}))).await, Reply::Scale(9));
     let other = failure(&ask, &wasm(&server, &json!({"hash": "00".repeat(32)}))).await;
-    assert!(other.contains("the module has the SHA-256"), "{other}");
+    assert!(other.contains("the SHA-256 of the module is"), "{other}");
     let nothing = serving(b"hello".to_vec()).await;
     let found = failure(&ask, &wasm(&nothing, &json!({}))).await;
     assert!(found.contains("the module cannot be used"), "{found}");

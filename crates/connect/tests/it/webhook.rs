@@ -1,4 +1,4 @@
-//! Webhooks: what they are sent, whom they must be, and what becomes of a bad answer.
+//! Webhooks: requests, trusted certificates, and errors for bad answers.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn answering(status: StatusCode, body: &'static str) -> Router {
 }
 
 #[tokio::test]
-async fn a_webhook_gives_the_size_over_a_connection_that_is_kept() {
+async fn a_webhook_returns_the_size_over_a_persistent_connection() {
     let server = Server::plain(sizing()).await;
     let ask = Ask::new();
     let webhook = webhook(&format!("{}/scale", server.url));
@@ -58,7 +58,7 @@ async fn a_webhook_must_have_a_certificate_of_the_bundle_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_schedule_asks_its_policys_webhook() {
+async fn a_schedule_calls_its_policys_webhook() {
     let server = Server::plain(sizing()).await;
     let url = format!("{}/scale", server.url);
     let schedule = policy(json!({"type": "Schedule", "schedule": {
@@ -67,10 +67,10 @@ async fn a_schedule_asks_its_policys_webhook() {
 }
 
 #[tokio::test]
-async fn a_bad_answer_is_said_to_be_one() {
+async fn a_bad_answer_is_reported() {
     let ask = Ask::new();
     let large: &'static str = Box::leak(" ".repeat(2 << 20).into_boxed_str());
-    for (status, body, said) in [
+    for (status, body, expected) in [
         (StatusCode::OK, r#"{"response": {"scale": false}}"#, None),
         (
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -89,18 +89,18 @@ async fn a_bad_answer_is_said_to_be_one() {
     ] {
         let server = Server::plain(answering(status, body)).await;
         let webhook = webhook(&format!("{}/scale", server.url));
-        match said {
+        match expected {
             None => assert_eq!(asked(&ask, &webhook).await, Reply::Keep),
-            Some(said) => {
+            Some(expected) => {
                 let found = failure(&ask, &webhook).await;
-                assert!(found.contains(said), "{found}");
+                assert!(found.contains(expected), "{found}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn that_nobody_is_there_is_said() {
+async fn a_refused_connection_is_reported() {
     let ask = Ask::new();
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let found = failure(&ask, &webhook(&format!("http://{free}/"))).await;

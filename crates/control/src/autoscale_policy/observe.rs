@@ -1,23 +1,26 @@
 //! Observes what the policies of a service decide by: each policy, and the metric that it watches.
 //!
-//! The policies of one service are judged together, because the action of one keeps the others quiet.
+//! The policies of one service are evaluated together, because an action of one starts the quiet period of the others.
 
 use std::borrow::Borrow;
 
 use api::plimsoll::{AutoScalePolicy, ContainerStats, MetricSeries};
 use decide::checks::Reading;
-use decide::rules::service::{Threshold, Verdict, judge};
+use decide::rules::service::{Threshold, Verdict, hold_shared, judge};
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use crate::lister::{Lister, Unreadable};
 use crate::metrics::{Answer, Recorded};
 
 /// Everything that a decision about a service depends on.
 pub struct Observation {
-    /// The size that the service was asked to have.
+    /// The requested size of the service.
     pub count: i64,
     /// The policies, in the order given, with the answer of their metric.
     pub policies: Vec<(Threshold, Answer)>,
+    /// The other autoscaler that sizes the service, if any.
+    pub shared_with: Option<String>,
 }
 
 /// Observes all policies of one service.
@@ -30,23 +33,34 @@ where
     P: Borrow<AutoScalePolicy>,
     W: Lister<MetricSeries> + Lister<ContainerStats>,
 {
-    let one = |policy: &P| {
+    let answer = |policy: &P| {
         let policy = policy.borrow();
-        let threshold = policy.spec.decidable();
-        let threshold = threshold.map_err(|problems| Unreadable::new(policy, problems))?;
-        Ok((threshold, recorded.service(&policy.spec)?))
+        recorded.service(&policy.name_any(), &policy.spec)
     };
-    Ok(Observation { count, policies: policies.iter().map(one).collect::<Result<_, _>>()? })
+    let answers = policies.iter().map(answer).collect::<Result<_, _>>()?;
+    let thresholds = policies.iter().map(|policy| {
+        let policy = policy.borrow();
+        policy.decidable().map_err(|problems| Unreadable::new(policy, problems))
+    });
+    Ok(Observation::new(thresholds.collect::<Result<_, _>>()?, count, answers))
 }
 
 impl Observation {
-    /// Judges the policies, and returns a verdict on each.
+    /// Collects what a decision about a service depends on: its policies, and the answer to each.
+    pub fn new(policies: Vec<Threshold>, count: i64, answers: Vec<Answer>) -> Self {
+        Self { count, policies: policies.into_iter().zip(answers).collect(), shared_with: None }
+    }
+
+    /// Evaluates the policies, and returns a verdict on each.
     pub fn decide(&self, now: Timestamp) -> Vec<Verdict> {
         let policies: Vec<(Threshold, Reading<'_>)> = self
             .policies
             .iter()
             .map(|(threshold, answer)| (*threshold, answer.reading()))
             .collect();
-        judge(&policies, self.count, now)
+        match &self.shared_with {
+            Some(with) => hold_shared(&policies, self.count, with),
+            None => judge(&policies, self.count, now),
+        }
     }
 }

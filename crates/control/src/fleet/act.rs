@@ -1,4 +1,4 @@
-//! Makes, resizes and deletes the sets of a fleet, and writes its status.
+//! Creates, resizes and deletes the sets of a fleet, and writes its status.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use super::observe::Observation;
+use super::observe::FleetObservation;
 use crate::context::Context;
 use crate::gameserverset::replace;
 use crate::lister::sentence;
@@ -19,65 +19,80 @@ use cluster::write::{self, PatchTarget};
 
 const SOURCE: &str = "fleet-controller";
 
-type Seen = Observation<Arc<GameServerSet>>;
+type CachedObservation = FleetObservation<Arc<GameServerSet>>;
+
+/// Carries out the plan for the sets of a fleet.
+pub(super) async fn carry_out(
+    observed: &CachedObservation,
+    plan: &SetPlan,
+    cx: &Context,
+) -> Result<(), Error> {
+    delete(observed, plan, cx).await?;
+    resize(observed, plan, cx).await?;
+    keep_active(observed, plan, cx).await
+}
 
 /// Deletes sets that are empty.
-pub(super) async fn delete(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
-    for set in plan.delete.iter().map(|index| &seen.sets[*index]) {
+async fn delete(observed: &CachedObservation, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+    for set in plan.delete.iter().map(|index| &observed.sets[*index]) {
         write::delete(&cx.client, &cx.caches.sets, &**set, "delete an empty set").await?;
         let note = format!("Deleting inactive GameServerSet {}", name(set));
-        say(seen, cx, "DeletingGameServerSet", note);
+        record_event(observed, cx, "DeletingGameServerSet", note);
     }
     Ok(())
 }
 
-/// Gives sets with an earlier template their size.
-pub(super) async fn resize(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
-    for (set, size) in plan.resize.iter().map(|(index, size)| (&seen.sets[*index], *size)) {
+/// Resizes the sets with an earlier template.
+async fn resize(observed: &CachedObservation, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+    for (set, size) in plan.resize.iter().map(|(index, size)| (&observed.sets[*index], *size)) {
         let change = json!({"spec": {"replicas": size}});
         let what = "resize an earlier set";
         write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what)
             .await?;
         let (name, from) = (name(set), set.spec.replicas);
         let note = format!("Scaling inactive GameServerSet {name} from {from} to {size}");
-        say(seen, cx, "ScalingGameServerSet", note);
+        record_event(observed, cx, "ScalingGameServerSet", note);
     }
     Ok(())
 }
 
-/// Creates the set with the current template, or changes what is not as it should be.
-pub(super) async fn keep_active(seen: &Seen, plan: &SetPlan, cx: &Context) -> Result<(), Error> {
+/// Creates the set with the current template, or updates it.
+async fn keep_active(
+    observed: &CachedObservation,
+    plan: &SetPlan,
+    cx: &Context,
+) -> Result<(), Error> {
     let size = plan.replicas;
-    let Some(set) = plan.active.map(|index| &seen.sets[index]) else {
-        return create(seen, size, cx).await;
+    let Some(set) = plan.active.map(|index| &observed.sets[index]) else {
+        return create(observed, size, cx).await;
     };
-    let (spec, wanted) = (&set.spec, &seen.fleet.spec);
-    let is_moved = spec.replicas != size || spec.scheduling != Some(wanted.scheduling);
-    let is_reordered = spec.priorities != wanted.priorities;
+    let (spec, fleet_spec) = (&set.spec, &observed.fleet.spec);
+    let is_moved = spec.replicas != size || spec.scheduling != Some(fleet_spec.scheduling);
+    let is_reordered = spec.priorities != fleet_spec.priorities;
     if !is_moved && !is_reordered {
         return Ok(());
     }
     let change = json!({"spec": {
         "replicas": size,
-        "scheduling": wanted.scheduling,
-        "priorities": wanted.priorities,
+        "scheduling": fleet_spec.scheduling,
+        "priorities": fleet_spec.priorities,
     }});
     let what = "change the active set";
     write::patch(&cx.client, &cx.caches.sets, &**set, PatchTarget::Object, change, what).await?;
     if is_moved {
         let (name, from) = (name(set), spec.replicas);
         let note = format!("Scaling active GameServerSet {name} from {from} to {size}");
-        say(seen, cx, "ScalingGameServerSet", note);
+        record_event(observed, cx, "ScalingGameServerSet", note);
     }
     if is_reordered {
         let note = format!("Updated GameServerSet {} Priorities", name(set));
-        say(seen, cx, "UpdatingGameServerSet", note);
+        record_event(observed, cx, "UpdatingGameServerSet", note);
     }
     Ok(())
 }
 
-async fn create(seen: &Seen, size: i32, cx: &Context) -> Result<(), Error> {
-    let fleet = &seen.fleet;
+async fn create(observed: &CachedObservation, size: i32, cx: &Context) -> Result<(), Error> {
+    let fleet = &observed.fleet;
     let (Some(fleet_name), Some(owner)) = (&fleet.metadata.name, fleet.controller_owner_ref(&()))
     else {
         return Ok(());
@@ -106,18 +121,18 @@ async fn create(seen: &Seen, size: i32, cx: &Context) -> Result<(), Error> {
     let made = made.map_err(Error::api("create a set"))?;
     let note = format!("Created GameServerSet {}", name(&made));
     cx.caches.sets.insert(made);
-    say(seen, cx, "CreatingGameServerSet", note);
+    record_event(observed, cx, "CreatingGameServerSet", note);
     Ok(())
 }
 
-/// Adds up what the sets have, and writes the sums if they are new.
-pub(super) async fn status(seen: &Seen, cx: &Context) -> Result<(), Error> {
-    let fleet = &seen.fleet;
-    let sets = seen.sets.iter();
+/// Adds up the status of the sets, and writes that of the fleet if it has changed.
+pub(super) async fn status(observed: &CachedObservation, cx: &Context) -> Result<(), Error> {
+    let fleet = &observed.fleet;
+    let sets = observed.sets.iter();
     let sums: Vec<SetStatus> =
         sets.map(|set| set.status.clone().unwrap_or_default().sums()).collect();
     let allocations = fleet.status.as_ref().map_or(0, |status| status.allocations);
-    let status = FleetStatus::of(&decide::fleet::merge(&sums), allocations);
+    let status = FleetStatus::from_sums(&decide::fleet::merge(&sums), allocations);
     if fleet.status.as_ref() == Some(&status) {
         return Ok(());
     }
@@ -131,15 +146,15 @@ fn name(set: &GameServerSet) -> &str {
 }
 
 /// Reports a fleet that cannot be read. Its sets stay as they are until it changes.
-pub(super) fn report_unreadable(seen: &Seen, problems: &[Problem], cx: &Context) {
+pub(super) fn report_unreadable(observed: &CachedObservation, problems: &[Problem], cx: &Context) {
     let note = format!(
         "Error reading the fleet; its sets stay as they are. Error: {}",
         sentence(problems)
     );
-    tracing::warn!(fleet = seen.fleet.metadata.name.as_deref(), note, "fleet cannot be read");
-    cx.events.record(&*seen.fleet, SOURCE, EventType::Warning, "Unreadable", note);
+    tracing::warn!(fleet = observed.fleet.metadata.name.as_deref(), note, "fleet cannot be read");
+    cx.events.record(&*observed.fleet, SOURCE, EventType::Warning, "Unreadable", note);
 }
 
-fn say(seen: &Seen, cx: &Context, reason: &str, note: String) {
-    cx.events.record(&*seen.fleet, SOURCE, EventType::Normal, reason, note);
+fn record_event(observed: &CachedObservation, cx: &Context, reason: &str, note: String) {
+    cx.events.record(&*observed.fleet, SOURCE, EventType::Normal, reason, note);
 }

@@ -11,7 +11,7 @@ use decide::gameserver::GameServer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// A fleet with its sets.
-pub struct Observation<S> {
+pub struct FleetObservation<S> {
     /// The fleet.
     pub fleet: Arc<Fleet>,
     /// Its sets, in any order.
@@ -22,8 +22,8 @@ pub struct Observation<S> {
     observed: Vec<FleetSet>,
 }
 
-impl<S: Borrow<GameServerSet>> Observation<S> {
-    /// Decides what becomes of the sets; the fields of the fleet that cannot be read otherwise.
+impl<S: Borrow<GameServerSet>> FleetObservation<S> {
+    /// Decides the sizes of the sets, or returns the fields of the fleet that cannot be read.
     pub fn plan(&self) -> Result<SetPlan, Vec<Problem>> {
         let update = self.fleet.update()?;
         Ok(plan_sets(self.fleet.spec.replicas, self.ready, update, &self.observed))
@@ -31,7 +31,7 @@ impl<S: Borrow<GameServerSet>> Observation<S> {
 }
 
 /// Observes one fleet; `None` when it is gone or being deleted.
-pub(super) fn fleet(key: &Key, caches: &Caches) -> Option<Observation<Arc<GameServerSet>>> {
+pub(super) fn fleet(key: &Key, caches: &Caches) -> Option<FleetObservation<Arc<GameServerSet>>> {
     let fleet = caches.fleets.get(key)?;
     if fleet.metadata.deletion_timestamp.is_some() {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn fleet(key: &Key, caches: &Caches) -> Option<Observation<Arc<GameSe
         |set: &GameServerSet| !caches.servers.owned(uid(&set.metadata), |_| ()).is_empty();
     let observed = sets.iter().map(|set| observe_set(&fleet, set, has_servers(set))).collect();
     let ready = fleet.status.as_ref().map_or(0, |status| status.ready_replicas);
-    Some(Observation { fleet, sets, ready, observed })
+    Some(FleetObservation { fleet, sets, ready, observed })
 }
 
 /// Returns what the plan for a fleet's sets reads of one of them.
@@ -59,7 +59,7 @@ fn uid(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// A set of a fleet at the size that the fleet's plan gives it, with its game servers.
+/// A set of a fleet at its size in the fleet's plan, with its game servers.
 pub struct SizedSet {
     /// The set.
     pub view: ServerSet,
@@ -67,8 +67,8 @@ pub struct SizedSet {
     pub servers: Vec<GameServer>,
 }
 
-/// Returns the sets of a fleet at the sizes that the next plan gives them, the active one first, or the fields of the fleet that
-/// cannot be read. The sets' counts are those of the game servers, so that objects without a status will do; game servers that
+/// Returns the sets of a fleet at their sizes in the next plan, the active one first, or the fields of the fleet that
+/// cannot be read. The sets' counts are those of the game servers, so objects need no status; game servers that
 /// name none of the sets belong to the active one.
 pub fn sized_sets(
     fleet: &Arc<Fleet>,
@@ -89,7 +89,7 @@ pub fn sized_sets(
     });
     let observed: Vec<FleetSet> = observed.collect();
     let ready = observed.iter().map(|set| set.view.status.ready).sum();
-    let observation = Observation { fleet: Arc::clone(fleet), sets, ready, observed };
+    let observation = FleetObservation { fleet: Arc::clone(fleet), sets, ready, observed };
     let plan = observation.plan()?;
     let mut sets = observation.sets;
     for (index, replicas) in plan.resize.iter().copied().chain([(active, plan.replicas)]) {
@@ -118,7 +118,7 @@ fn active(fleet: &Fleet, sets: &mut Vec<GameServerSet>) -> Result<usize, Vec<Pro
     Ok(sets.len() - 1)
 }
 
-/// Names the fleet that controls a set.
+/// Returns the key of the fleet that controls a set.
 pub(super) fn fleet_of(set: &GameServerSet) -> Option<Key> {
     let owners = set.metadata.owner_references.iter().flatten();
     let mut owners = owners.filter(|o| o.controller == Some(true) && o.kind == "Fleet");

@@ -1,49 +1,53 @@
-//! How is a fleet given its size? By a patch that holds only for the spec it was decided on.
+//! Resizes a fleet with a patch that applies only to the spec that the size was decided on.
 
 use api::agones::Fleet;
 use cluster::{Error, Key, error::status_code};
-use decide::fleet::Decision;
+use decide::fleet::FleetDecision;
 use kube::Resource as _;
 use kube::api::{Patch, PatchParams, Request};
 use serde_json::json;
 
 use super::Autoscalers;
 
-/// What became of a decision.
+/// The outcome of a resize.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum ResizeOutcome {
     /// There was nothing to do.
     Kept,
     /// The fleet has its new size.
     Resized,
-    /// Someone else changed the fleet meanwhile, or it is gone: a new look follows.
+    /// The fleet was changed or deleted in the meantime; a new evaluation follows.
     Overtaken,
-    /// The API did not take it.
+    /// The API server refused it, or could not be reached.
     Failed(Error),
 }
 
-/// Moves the fleet to the size that was decided.
-pub(super) async fn resize(decision: &Decision, fleet: &Fleet, all: &Autoscalers) -> Outcome {
-    let Ok(size) = &decision.outcome else { return Outcome::Kept };
+/// Sets the fleet to the size that was decided.
+pub(super) async fn resize(
+    decision: &FleetDecision,
+    fleet: &Fleet,
+    all: &Autoscalers,
+) -> ResizeOutcome {
+    let Ok(size) = &decision.outcome else { return ResizeOutcome::Kept };
     if size.to == decision.from {
-        return Outcome::Kept;
+        return ResizeOutcome::Kept;
     }
     match patch(fleet, size.to, all).await {
         Ok(resized) => {
             all.cx.caches.fleets.insert(resized);
-            Outcome::Resized
+            ResizeOutcome::Resized
         }
-        Err(err) if matches!(status_code(&err), Some(404 | 409)) => Outcome::Overtaken,
+        Err(err) if matches!(status_code(&err), Some(404 | 409)) => ResizeOutcome::Overtaken,
         Err(err) if is_overtaken(fleet, all) => {
-            tracing::debug!(error = %cluster::explain(&err), "the fleet was newer");
-            Outcome::Overtaken
+            tracing::debug!(error = %cluster::explain(&err), "the fleet has changed since it was observed; evaluating it again");
+            ResizeOutcome::Overtaken
         }
-        Err(err) => Outcome::Failed(Error::api("resize the fleet")(err)),
+        Err(err) => ResizeOutcome::Failed(Error::api("resize the fleet")(err)),
     }
 }
 
-/// Sets the size of the fleet whose spec is still the one that was seen. Its status changes all the time, and changes nothing
-/// about that, so the generation is named and not the version of the whole.
+/// Sets the size of the fleet if its spec is still the one that was observed. The status changes all the time and does not matter here,
+/// so the patch tests the generation and not the resource version.
 async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube::Error> {
     let key = Key::from_meta(&fleet.metadata);
     let change = json!([
@@ -60,11 +64,11 @@ async fn patch(fleet: &Fleet, to: i32, all: &Autoscalers) -> Result<Fleet, kube:
     all.cx.client.request(request).await
 }
 
-/// Whether a newer spec has arrived since.
+/// Returns whether the cache has a newer spec by now.
 fn is_overtaken(fleet: &Fleet, all: &Autoscalers) -> bool {
-    let there = all.cx.caches.fleets.get(&Key::from_meta(&fleet.metadata));
-    there.is_none_or(|there| {
-        there.metadata.uid != fleet.metadata.uid
-            || there.metadata.generation != fleet.metadata.generation
+    let cached = all.cx.caches.fleets.get(&Key::from_meta(&fleet.metadata));
+    cached.is_none_or(|cached| {
+        cached.metadata.uid != fleet.metadata.uid
+            || cached.metadata.generation != fleet.metadata.generation
     })
 }

@@ -1,30 +1,30 @@
-//! Asks webhooks and Wasm modules for the replies that a decision needs, one after the other.
+//! Requests the replies that a decision needs from webhooks and Wasm modules, one after the other.
 
 use api::agones::{Fleet, FleetStatus};
 use api::autoscaling::{FleetAutoscaleRequest, FleetAutoscaler, Policy, PolicyType};
-use decide::fleet::{self, Decision, Replies, Sizing};
+use decide::fleet::{self, FleetDecision, Replies, Sizing};
 use process::Random;
 
 use super::Autoscalers;
-use super::observe::Observation;
+use super::observe::AutoscalerObservation;
 
-/// Decides, and asks for each reply that the decision turns out to need.
+/// Decides the size, and requests each reply that the decision needs. The replies are stored in `replies`.
 pub(super) async fn decide(
     autoscaler: &FleetAutoscaler,
     policy: &fleet::Policy,
     fleet: &Fleet,
-    seen: &Observation,
+    observed: &AutoscalerObservation,
+    replies: &mut Replies,
     all: &Autoscalers,
-) -> Decision {
+) -> FleetDecision {
     let uid = autoscaler.metadata.uid.as_deref().unwrap_or_default();
-    let mut replies = Replies::new();
     loop {
-        let id = match seen.size(policy, &replies, all.cx.clock.now()) {
+        let id = match observed.size(policy, replies, all.cx.clock.now()) {
             Sizing::Decided(decision) => return decision,
             Sizing::Ask(id) => id,
         };
         let asked = entry(&autoscaler.spec.policy, &id);
-        let request = request(fleet, &seen.fleet.status, &all.cx.settings.random);
+        let request = request(fleet, &observed.fleet.status, &all.cx.settings.random);
         let reply = all.ask.about(&format!("{uid}/{id}"), &asked, request).await;
         replies.insert(id, reply);
     }
@@ -44,7 +44,7 @@ fn request(fleet: &Fleet, status: &fleet::FleetStatus, random: &Random) -> Fleet
         uid: random.uuid().to_string(),
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
-        status: FleetStatus::of(status, allocations),
+        status: FleetStatus::from_sums(status, allocations),
         labels: meta.labels.clone().unwrap_or_default(),
         annotations: meta.annotations.clone().unwrap_or_default(),
     }

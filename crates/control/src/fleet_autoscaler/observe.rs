@@ -6,25 +6,25 @@ use api::agones::Fleet;
 use api::autoscaling::FleetAutoscaler;
 use api::{Problem, duration};
 use cluster::Key;
-use decide::fleet::{self, Autoscaler, Decision, Refusal, Replies, Sizing};
+use decide::fleet::{self, Autoscaler, FleetDecision, Refusal, Replies, Sizing};
 use decide::gameserver::{GameServer, Occupancy};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Autoscalers, STABILIZATION_ANNOTATION};
 use crate::lister::sentence;
 
-/// What an autoscaler asks for.
-pub struct Wanted {
+/// The spec of an autoscaler, parsed.
+pub struct AutoscalerSpec {
     /// How its fleet is sized.
     pub policy: fleet::Policy,
     /// How long the fleet waits before it shrinks.
     pub stabilization: Option<SignedDuration>,
 }
 
-/// Reads what an autoscaler asks for, or returns every field that cannot be read.
-pub fn wanted(autoscaler: &FleetAutoscaler) -> Result<Wanted, Vec<Problem>> {
+/// Parses the spec of an autoscaler, or returns every field that cannot be read.
+pub fn parse(autoscaler: &FleetAutoscaler) -> Result<AutoscalerSpec, Vec<Problem>> {
     match (autoscaler.spec.policy.parse(), stabilization(autoscaler)) {
-        (Ok(policy), Ok(stabilization)) => Ok(Wanted { policy, stabilization }),
+        (Ok(policy), Ok(stabilization)) => Ok(AutoscalerSpec { policy, stabilization }),
         (policy, stabilization) => {
             let problems = policy.err().unwrap_or_default();
             Err(problems.into_iter().chain(stabilization.err()).collect())
@@ -43,38 +43,38 @@ fn stabilization(autoscaler: &FleetAutoscaler) -> Result<Option<SignedDuration>,
 }
 
 /// Returns the decision about a fleet of `from` servers whose autoscaler cannot be read: it is left as it is.
-pub fn unreadable(from: i32, problems: &[Problem]) -> Decision {
+pub fn unreadable(from: i32, problems: &[Problem]) -> FleetDecision {
     let outcome = Err(Refusal::Unreadable { why: sentence(problems).into() });
-    Decision { from, outcome, reasons: Vec::new(), wake_at: None }
+    FleetDecision { from, outcome, reasons: Vec::new(), wake_at: None }
 }
 
-/// A fleet at one moment.
-pub struct Observation {
+/// A fleet as it was observed.
+pub struct AutoscalerObservation {
     /// The fleet.
     pub fleet: fleet::Fleet,
     /// Its game servers.
     pub servers: Vec<GameServer>,
     /// How busy the nodes are.
     pub nodes: Arc<Occupancy>,
-    /// The autoscaler that moves the fleet, where it is another one.
-    pub rival: Option<Arc<str>>,
+    /// The autoscaler that scales the fleet, where it is another one.
+    pub other_owner: Option<Arc<str>>,
 }
 
-impl Observation {
+impl AutoscalerObservation {
     /// Decides the size of the fleet, or names the reply that is needed first.
     pub fn size(&self, policy: &fleet::Policy, replies: &Replies, now: Timestamp) -> Sizing {
-        let seen = fleet::Observation {
+        let observed = fleet::FleetObservation {
             fleet: &self.fleet,
             servers: &self.servers,
             nodes: &self.nodes,
-            rival: self.rival.as_ref(),
+            other_owner: self.other_owner.as_ref(),
         };
-        fleet::size(policy, seen, replies, now)
+        fleet::size(policy, observed, replies, now)
     }
 }
 
-/// Finds the autoscaler that moves a fleet, among all that name it; `None` where it is the one called `name`.
-pub fn rival(name: &str, autoscalers: &[Autoscaler]) -> Option<Arc<str>> {
+/// Returns the autoscaler that scales a fleet, among all that name it; `None` where it is the one called `name`.
+pub fn other_owner(name: &str, autoscalers: &[Autoscaler]) -> Option<Arc<str>> {
     let owner = Autoscaler::owner(autoscalers).map(|owner| Arc::clone(&owner.name));
     owner.filter(|owner| **owner != *name)
 }
@@ -86,7 +86,7 @@ pub(super) fn observe(
     fleet: &Fleet,
     reads_servers: bool,
     all: &Autoscalers,
-) -> Observation {
+) -> AutoscalerObservation {
     let caches = &all.cx.caches;
     let uid = fleet.metadata.uid.as_deref().unwrap_or_default();
     let sets = caches.sets.owned(uid, |set| set.metadata.uid.clone().unwrap_or_default());
@@ -101,13 +101,13 @@ pub(super) fn observe(
         (Vec::new(), Arc::default())
     };
     let name = autoscaler.metadata.name.as_deref().unwrap_or_default();
-    let named = all.watchers.of(&target(autoscaler));
+    let named = all.watchers.autoscalers_of(&target(autoscaler));
     let named: Vec<Autoscaler> =
         named.iter().filter_map(|key| Some(all.cx.caches.autoscalers.get(key)?.view())).collect();
-    Observation { fleet: view, servers, nodes, rival: rival(name, &named) }
+    AutoscalerObservation { fleet: view, servers, nodes, other_owner: other_owner(name, &named) }
 }
 
-/// Names the fleet of an autoscaler.
+/// Returns the key of an autoscaler's fleet.
 pub(super) fn target(autoscaler: &FleetAutoscaler) -> Key {
     let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
     Key::new(namespace, autoscaler.spec.fleet_name.as_str())
@@ -129,7 +129,7 @@ mod tests {
             }}},
         }))
         .unwrap();
-        let Err(problems) = wanted(&autoscaler) else { panic!("it cannot be read") };
+        let Err(problems) = parse(&autoscaler) else { panic!("it cannot be read") };
         let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
         let period = "spec.policy.schedule.activePeriod";
         let annotation = format!("metadata.annotations[{STABILIZATION_ANNOTATION}]");

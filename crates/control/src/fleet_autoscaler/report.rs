@@ -1,23 +1,23 @@
-//! What does an autoscaler's status say, and what is worth an event?
+//! The status and the events of an autoscaler.
 //!
-//! Plain functions, so that every word can be tested. EventRecorder come when something changes, not with every look.
+//! Pure functions, so that every text can be tested. Events are recorded when something changes, not with every evaluation.
 
 use api::autoscaling::{FleetAutoscaler, FleetAutoscalerStatus};
 use cluster::EventType;
 use decide::Reason as _;
-use decide::fleet::{Applied, Decision, Reason, Refusal, Size};
+use decide::fleet::{Applied, FleetDecision, Reason, Refusal, Size};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// A thing to tell.
+/// An event before it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct AutoscalerEvent {
     pub(super) kind: EventType,
     pub(super) reason: &'static str,
     pub(super) text: String,
 }
 
-impl Note {
+impl AutoscalerEvent {
     pub(super) fn normal(reason: &'static str, text: String) -> Self {
         Self { kind: EventType::Normal, reason, text }
     }
@@ -27,11 +27,11 @@ impl Note {
     }
 }
 
-/// Writes the status after a decision.
+/// Returns the status after a decision.
 pub(super) fn status(
     autoscaler: &FleetAutoscaler,
     current: i32,
-    decision: &Decision,
+    decision: &FleetDecision,
     is_resized: bool,
     now: Timestamp,
 ) -> FleetAutoscalerStatus {
@@ -61,7 +61,7 @@ pub(super) fn status(
     }
 }
 
-/// Writes the status of an autoscaler that has no answer.
+/// Returns the status of an autoscaler that could not decide a size.
 pub(super) fn unable(
     autoscaler: &FleetAutoscaler,
     reason: &str,
@@ -76,34 +76,35 @@ pub(super) fn unable(
     }
 }
 
-/// Lists what a decision tells that was not so before. A resize is told apart from these.
-pub(super) fn notes(
+/// Returns the events for what a decision changed. The event of a resize is not among them.
+pub(super) fn events(
     autoscaler: &FleetAutoscaler,
     new: &FleetAutoscalerStatus,
-    decision: &Decision,
-) -> Vec<Note> {
+    decision: &FleetDecision,
+) -> Vec<AutoscalerEvent> {
     let old = autoscaler.status.clone().unwrap_or_default();
     match &decision.outcome {
         Ok(size) => {
-            let chain = chain_note(autoscaler, &old, size);
-            chain.into_iter().chain(limit_note(autoscaler, &old, new, decision)).collect()
+            let chain = chain_event(autoscaler, &old, size);
+            chain.into_iter().chain(limit_event(autoscaler, &old, new, decision)).collect()
         }
         Err(_) if !changed(&old, new) => Vec::new(),
         Err(refusal) => {
             let in_chain =
                 autoscaler.spec.policy.chain.is_some() && !matches!(refusal, Refusal::Owned { .. });
-            let chain = in_chain.then(|| Note::warning("ChainPolicy", chain_failed(autoscaler)));
+            let chain =
+                in_chain.then(|| AutoscalerEvent::warning("ChainPolicy", chain_failed(autoscaler)));
             let text = format!(
                 "Error calculating desired fleet size on FleetAutoscaler {}. Error: {}",
                 name(autoscaler),
                 with_reasons(refusal, &decision.reasons)
             );
-            chain.into_iter().chain([Note::warning("FleetAutoscaler", text)]).collect()
+            chain.into_iter().chain([AutoscalerEvent::warning("FleetAutoscaler", text)]).collect()
         }
     }
 }
 
-/// Whether what it says about being able to scale is new.
+/// Returns whether the condition AbleToScale changed.
 pub(super) fn changed(old: &FleetAutoscalerStatus, new: &FleetAutoscalerStatus) -> bool {
     let able = |status: &FleetAutoscalerStatus| {
         let found = status.conditions.iter().find(|c| c.type_ == "AbleToScale");
@@ -112,18 +113,18 @@ pub(super) fn changed(old: &FleetAutoscalerStatus, new: &FleetAutoscalerStatus) 
     able(old) != able(new)
 }
 
-/// Says a decision in a sentence.
+/// Describes a decision in a sentence.
 pub(super) fn sentence(fleet: &str, from: i32, to: i32, reasons: &[Reason]) -> String {
     let words = words(reasons);
     let because = if words.is_empty() { String::new() } else { format!(": {words}") };
     format!("Scaling fleet {fleet} from {from} to {to}{because}")
 }
 
-fn chain_note(
+fn chain_event(
     autoscaler: &FleetAutoscaler,
     old: &FleetAutoscalerStatus,
     size: &Size,
-) -> Option<Note> {
+) -> Option<AutoscalerEvent> {
     let Applied::Link { id, policy } = &size.applied else { return None };
     let is_new = old.last_applied_policy != size.applied.to_string();
     is_new.then(|| {
@@ -131,7 +132,7 @@ fn chain_note(
             "FleetAutoscaler '{}' successfully applied ChainPolicy | ID: {id} | Type: {policy}",
             name(autoscaler)
         );
-        Note::normal("ChainPolicy", text)
+        AutoscalerEvent::normal("ChainPolicy", text)
     })
 }
 
@@ -140,12 +141,12 @@ fn chain_failed(autoscaler: &FleetAutoscaler) -> String {
     format!("FleetAutoscaler '{name}' failed to apply ChainPolicy | ID: Unknown | Type: Unknown")
 }
 
-fn limit_note(
+fn limit_event(
     autoscaler: &FleetAutoscaler,
     old: &FleetAutoscalerStatus,
     new: &FleetAutoscalerStatus,
-    decision: &Decision,
-) -> Option<Note> {
+    decision: &FleetDecision,
+) -> Option<AutoscalerEvent> {
     let is_new = !old.scaling_limited || old.desired_replicas != new.desired_replicas;
     if !new.scaling_limited || !is_new {
         return None;
@@ -155,14 +156,14 @@ fn limit_note(
     let (fleet, size) = (&autoscaler.spec.fleet_name, new.desired_replicas);
     let text = format!("Scaling fleet {fleet} was limited to {which} size of {size}");
     let text = if why.is_empty() { text } else { format!("{text}: {why}") };
-    Some(Note::warning("ScalingLimited", text))
+    Some(AutoscalerEvent::warning("ScalingLimited", text))
 }
 
 fn name(autoscaler: &FleetAutoscaler) -> &str {
     autoscaler.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Names the limit that held, and says it in words.
+/// Returns the reason of the limit that applied, and its description.
 fn limit(reasons: &[Reason]) -> (&'static str, String) {
     let holds = |r: &&Reason| {
         matches!(

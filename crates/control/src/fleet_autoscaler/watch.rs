@@ -1,4 +1,4 @@
-//! Which changes make an autoscaler look?
+//! The changes that lead to an evaluation of an autoscaler.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,15 +10,15 @@ use decide::gameserver::{GameServer, State};
 
 use super::{Autoscalers, observe};
 
-/// Which autoscalers name a fleet.
+/// The autoscalers of each fleet.
 #[derive(Default)]
-pub(super) struct Watchers {
+pub(super) struct FleetWatchers {
     by_fleet: Mutex<HashMap<Key, BTreeSet<Key>>>,
 }
 
-impl Watchers {
-    /// Names the autoscalers of a fleet.
-    pub(super) fn of(&self, fleet: &Key) -> Vec<Key> {
+impl FleetWatchers {
+    /// Returns the autoscalers that name a fleet.
+    pub(super) fn autoscalers_of(&self, fleet: &Key) -> Vec<Key> {
         let by_fleet = self.by_fleet.lock().unwrap_or_else(PoisonError::into_inner);
         by_fleet.get(fleet).into_iter().flatten().cloned().collect()
     }
@@ -30,19 +30,19 @@ impl Watchers {
 
     fn remove(&self, fleet: &Key, autoscaler: &Key) {
         let mut by_fleet = self.by_fleet.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = by_fleet.get_mut(fleet) {
-            there.remove(autoscaler);
-            if there.is_empty() {
+        if let Some(autoscalers) = by_fleet.get_mut(fleet) {
+            autoscalers.remove(autoscaler);
+            if autoscalers.is_empty() {
                 by_fleet.remove(fleet);
             }
         }
     }
 }
 
-/// Has autoscalers evaluated when they, their fleet or its game servers change. Autoscalers come last: what exists of the others is no
-/// change for any of them.
+/// Enqueues autoscalers when they, their fleet or its game servers change. Autoscalers subscribe last, so that the fleets and game
+/// servers that exist already are no changes for them.
 pub(super) fn changes(all: &Arc<Autoscalers>) -> [Subscription; 3] {
-    // A subscriber may run while this controller ends, and must not keep it.
+    // A subscriber may run while this controller ends, and must not keep it alive.
     let weak = Arc::downgrade(all);
     let servers = all.cx.caches.servers.subscribe(move |old, new| {
         if let Some(all) = weak.upgrade()
@@ -77,7 +77,7 @@ impl Autoscalers {
         };
         let (was, is) = (old.map(observe::target), new.map(observe::target));
         if was != is {
-            // Whoever else names the old fleet may be its owner now.
+            // Another autoscaler that names the old fleet may be its owner now.
             was.inspect(|fleet| {
                 self.watchers.remove(fleet, &key);
                 self.fleet_changed(fleet, false);
@@ -85,7 +85,8 @@ impl Autoscalers {
             is.inspect(|fleet| self.watchers.add(Key::clone(fleet), key.clone()));
         }
         if new.is_none() {
-            self.memories.forget(&key);
+            self.states.forget(&key);
+            self.cx.decisions.forget::<FleetAutoscaler>(&key);
             let uid = old.and_then(|old| old.metadata.uid.as_deref()).unwrap_or_default();
             self.ask.forget(uid);
         } else if spec_changed(old, new) {
@@ -94,14 +95,14 @@ impl Autoscalers {
     }
 
     fn fleet_changed(&self, fleet: &Key, is_of_players: bool) {
-        for key in self.watchers.of(fleet) {
-            let at = self.memories.changed(&key, is_of_players);
+        for key in self.watchers.autoscalers_of(fleet) {
+            let at = self.states.changed(&key, is_of_players);
             self.queue.add_at(key, at);
         }
     }
 }
 
-/// Whether more than the status, which is our own writing, changed.
+/// Returns whether more than the status, which this controller writes, changed.
 fn spec_changed(old: Option<&FleetAutoscaler>, new: Option<&FleetAutoscaler>) -> bool {
     let parts = |a: &FleetAutoscaler| {
         let meta = &a.metadata;
@@ -110,7 +111,7 @@ fn spec_changed(old: Option<&FleetAutoscaler>, new: Option<&FleetAutoscaler>) ->
     old.map(parts) != new.map(parts)
 }
 
-/// Whether more than the status, which is not looked at, changed.
+/// Returns whether more than the status, which is not read, changed.
 fn fleet_matters(old: Option<&Fleet>, new: Option<&Fleet>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
     let (was, is) = (&old.metadata, &new.metadata);
@@ -119,7 +120,7 @@ fn fleet_matters(old: Option<&Fleet>, new: Option<&Fleet>) -> bool {
         || was.deletion_timestamp != is.deletion_timestamp
 }
 
-/// Whether anything changed that a size depends on: how many servers there are, how many are in use, and their counts. A
+/// Returns whether anything changed that a size depends on: how many servers there are, how many are in use, and their counts. A
 /// server on its way to Ready changes nothing.
 fn server_matters(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };

@@ -1,4 +1,4 @@
-//! Does what was decided about a game server, and says so.
+//! Carries out what was decided about a game server, and records it as events.
 
 use api::agones::{ERRORED_AT_ANNOTATION, FINALIZER, LEAVING_ANNOTATION};
 use cluster::{
@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::observe::{LEGACY_FINALIZER, Observed};
+use super::observe::{LEGACY_FINALIZER, ObservedGameServer};
 use super::{address, pod};
 use crate::context::Context;
 use cluster::write::{self, PatchTarget};
@@ -19,15 +19,18 @@ use cluster::write::{self, PatchTarget};
 /// How long to wait where two caches contradict each other and one of them is about to change.
 const SOON: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Writes what admission would have written, had anything admitted the server. Who else reads it, such as its SDK server, finds nothing
-/// missing then.
-pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
+/// Writes the defaults of a server that no admission webhook has completed, so that other readers, such as its SDK server, find all
+/// fields.
+pub(super) async fn apply_defaults(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
     let Some(kind) = api::find(None, "GameServer") else { return Ok(None) };
-    let mut object = serde_json::to_value(&seen.server.object).unwrap_or_default();
+    let mut object = serde_json::to_value(&observed.server.object).unwrap_or_default();
     let admission = api::Admission { old: None, now: cx.clock.now() };
     if let Err(problems) = (kind.admit)(&mut object, &admission) {
         let why: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        return refuse(seen, why.join("; "), cx).await;
+        return fail(observed, why.join("; "), cx).await;
     }
     let change = json!({
         "metadata": {
@@ -37,61 +40,77 @@ pub(super) async fn begin(seen: &Observed, cx: &Context) -> Result<RequeueAt, Er
         "spec": object["spec"],
         "status": object["status"],
     });
-    patch(seen, change, "write the defaults", cx).await?;
+    patch(observed, change, "write the defaults", cx).await?;
     Ok(None)
 }
 
-/// Deletes a pod whose host ports are taken wherever it could go. The next one has others.
-pub(super) async fn other_ports(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
-    let again = cx.ports().pick_again(&seen.server.object, pod, cx.clock.now());
-    if let Err(at) = again {
+/// Deletes a pod whose host ports are taken on all nodes that it could run on. The next pod gets other ports.
+pub(super) async fn reassign_ports(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    let Some(pod) = observed.pod.as_deref() else { return Ok(None) };
+    let reassigned = cx.ports().reassign(&observed.server.object, pod, cx.clock.now());
+    if let Err(at) = reassigned {
         return Ok(Some(cx.clock.timer(at)));
     }
     write::delete(&cx.client, &cx.caches.pods, pod, "delete the pod").await?;
     let why = pod.unschedulable().unwrap_or_default();
     let note = format!("Picking other host ports: {why}");
-    say(seen, cx, SOURCE, EventType::Warning, State::Starting, note);
+    record_event(observed, cx, SOURCE, EventType::Warning, State::Starting, note);
     Ok(None)
 }
 
-/// Marks a server whose pod is being deleted, so that no more players are sent to it.
-pub(super) async fn leave(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
+/// Marks a server whose pod is being deleted, so that it is not allocated any more.
+pub(super) async fn mark_leaving(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
     let change = json!({"metadata": {"annotations": {LEAVING_ANNOTATION: "true"}}});
-    patch(seen, change, "mark the game server as leaving", cx).await?;
+    patch(observed, change, "mark the game server as leaving", cx).await?;
     let note = "Pod is being deleted; no more players are sent here".to_owned();
-    say(seen, cx, "health-controller", EventType::Warning, seen.seen.state, note);
+    record_event(
+        observed,
+        cx,
+        "health-controller",
+        EventType::Warning,
+        observed.observation.state,
+        note,
+    );
     Ok(None)
 }
 
-/// Makes the pod, with its host ports. Nothing is written to the server yet: it learns of its ports together with its address.
-pub(super) async fn create_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    let server = &seen.server.object;
+/// Creates the pod, with its host ports. The ports are written to the server later, together with its address.
+pub(super) async fn create_pod(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    let server = &observed.server.object;
     let assigned = cx.ports().assign(server, None, cx.clock.now());
     let assigned = match assigned {
         Ok(ports) => ports,
-        Err(error) => return refuse(seen, error.to_string(), cx).await,
+        Err(error) => return fail(observed, error.to_string(), cx).await,
     };
     let host_ports = host_ports(&server.spec.ports_view(), &assigned);
     let pod = match pod::build(server, &assigned, &host_ports, &cx.settings) {
         Ok(pod) => pod,
-        Err(problem) => return refuse(seen, problem, cx).await,
+        Err(problem) => return fail(observed, problem, cx).await,
     };
     match post(&pod, cx).await {
         Ok(pod) => {
             let note = format!("Pod {} created", pod.metadata.name.as_deref().unwrap_or_default());
-            say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
+            record_event(observed, cx, SOURCE, EventType::Normal, State::Creating, note);
             cx.caches.pods.insert(pod);
             Ok(None)
         }
         Err(error) => match status_code(&error) {
-            Some(409) => adopt(seen, cx).await,
-            Some(403 | 422) => refuse(seen, api_message(&error), cx).await,
+            Some(409) => adopt_pod(observed, cx).await,
+            Some(403 | 422) => fail(observed, api_message(&error), cx).await,
             _ => {
-                let name = seen.server.object.metadata.name.as_deref().unwrap_or_default();
+                let name = observed.server.object.metadata.name.as_deref().unwrap_or_default();
                 let note =
                     format!("error creating Pod for GameServer {name}: {}", api_message(&error));
-                say(seen, cx, SOURCE, EventType::Warning, State::Creating, note);
+                record_event(observed, cx, SOURCE, EventType::Warning, State::Creating, note);
                 Err(Error::api("create the pod")(error))
             }
         },
@@ -107,116 +126,140 @@ async fn post(pod: &Value, cx: &Context) -> Result<CachedPod, kube::Error> {
     cx.client.request(request).await
 }
 
-/// A pod of this name is there: ours, if an earlier life of this controller made it.
-async fn adopt(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    let Some(pod) = look(seen, cx).await? else { return Ok(Some(Instant::now() + SOON)) };
-    if cluster::owner(&pod) != seen.server.object.metadata.uid.as_deref() {
+/// Adopts a pod of this name that exists already, if this controller created it before a restart.
+async fn adopt_pod(observed: &ObservedGameServer, cx: &Context) -> Result<RequeueAt, Error> {
+    let Some(pod) = fetch_pod(observed, cx).await? else { return Ok(Some(Instant::now() + SOON)) };
+    if cluster::owner(&pod) != observed.server.object.metadata.uid.as_deref() {
         return Err(Error::NotControlled { kind: "pod" });
     }
-    cx.ports().take_over(&seen.server.object, &pod);
+    cx.ports().take_over(&observed.server.object, &pod);
     cx.caches.pods.insert(pod);
     let note = "Pod already exists, reused".to_owned();
-    say(seen, cx, SOURCE, EventType::Normal, State::Creating, note);
+    record_event(observed, cx, SOURCE, EventType::Normal, State::Creating, note);
     Ok(Some(Instant::now() + SOON))
 }
 
-/// Asks the API itself for the pod.
-async fn look(seen: &Observed, cx: &Context) -> Result<Option<CachedPod>, Error> {
-    let key = Key::from_meta(&seen.server.object.metadata);
+/// Reads the pod from the API server.
+async fn fetch_pod(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<Option<CachedPod>, Error> {
+    let key = Key::from_meta(&observed.server.object.metadata);
     let pods: Api<CachedPod> = write::api(&cx.client, &key);
-    pods.get_opt(&key.name).await.map_err(Error::api("look for the pod"))
+    pods.get_opt(&key.name).await.map_err(Error::api("get the pod"))
 }
 
-/// Gives a server up whose pod cannot be made.
-async fn refuse(seen: &Observed, why: String, cx: &Context) -> Result<RequeueAt, Error> {
-    let Some(state) = seen.seen.state.after(Event::PodRefused) else { return Ok(None) };
-    cx.ports().release(seen.server.object.metadata.uid.as_deref().unwrap_or_default());
+/// Moves a server whose pod cannot be created to the state Error.
+async fn fail(
+    observed: &ObservedGameServer,
+    why: String,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    let Some(state) = observed.observation.state.after(Event::PodRefused) else { return Ok(None) };
+    cx.ports().release(observed.server.object.metadata.uid.as_deref().unwrap_or_default());
     let change = json!({
         "metadata": {"annotations": {ERRORED_AT_ANNOTATION: cx.clock.now().to_string()}},
         "status": {"state": state.as_str()},
     });
-    patch(seen, change, "write the state Error", cx).await?;
-    say(seen, cx, SOURCE, EventType::Warning, state, why);
+    patch(observed, change, "write the state Error", cx).await?;
+    record_event(observed, cx, SOURCE, EventType::Warning, state, why);
     Ok(None)
 }
 
-/// Deletes the pod of a server that is going.
-pub(super) async fn delete_pod(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    let Some(pod) = seen.pod.as_deref() else { return Ok(None) };
+/// Deletes the pod of a server that is being deleted.
+pub(super) async fn delete_pod(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    let Some(pod) = observed.pod.as_deref() else { return Ok(None) };
     write::delete(&cx.client, &cx.caches.pods, pod, "delete the pod").await?;
     let note = format!("Deleting Pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-    say(seen, cx, SOURCE, EventType::Normal, seen.seen.state, note);
+    record_event(observed, cx, SOURCE, EventType::Normal, observed.observation.state, note);
     Ok(None)
 }
 
-/// Deletes a server that was told to shut down.
-pub(super) async fn delete(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    write::delete(&cx.client, &cx.caches.servers, &*seen.server, "delete the game server").await?;
-    say(seen, cx, SOURCE, EventType::Normal, State::Shutdown, "Deletion started".to_owned());
+/// Deletes a server in the state Shutdown.
+pub(super) async fn delete(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    write::delete(&cx.client, &cx.caches.servers, &*observed.server, "delete the game server")
+        .await?;
+    record_event(
+        observed,
+        cx,
+        SOURCE,
+        EventType::Normal,
+        State::Shutdown,
+        "Deletion started".to_owned(),
+    );
     Ok(None)
 }
 
-/// Lets a server go whose pod is gone.
-pub(super) async fn let_go(seen: &Observed, cx: &Context) -> Result<RequeueAt, Error> {
-    let finalizers = seen.server.object.metadata.finalizers.iter().flatten();
+/// Removes the finalizer of a server whose pod is gone.
+pub(super) async fn remove_finalizer(
+    observed: &ObservedGameServer,
+    cx: &Context,
+) -> Result<RequeueAt, Error> {
+    let finalizers = observed.server.object.metadata.finalizers.iter().flatten();
     let others: Vec<_> = finalizers.filter(|f| *f != FINALIZER && *f != LEGACY_FINALIZER).collect();
     let change = json!({"metadata": {"finalizers": others}});
-    patch(seen, change, "let the game server go", cx).await?;
+    patch(observed, change, "remove the finalizer", cx).await?;
     Ok(None)
 }
 
-/// Writes a state, or only the address.
-pub(super) async fn write(
-    seen: &Observed,
+/// Writes a state with the address, or only the address.
+pub(super) async fn write_state(
+    observed: &ObservedGameServer,
     to: Option<(State, Event)>,
     cx: &Context,
 ) -> Result<RequeueAt, Error> {
-    // Two watches are never at the same place: that a pod is gone is asked, not guessed.
+    // The watches of pods and game servers are independent: the API server has to confirm that the pod is gone.
     if to.is_some_and(|(_, because)| because == Event::PodLost)
-        && let Some(pod) = look(seen, cx).await?
-        && cluster::owner(&pod) == seen.server.object.metadata.uid.as_deref()
+        && let Some(pod) = fetch_pod(observed, cx).await?
+        && cluster::owner(&pod) == observed.server.object.metadata.uid.as_deref()
     {
         cx.caches.pods.insert(pod);
         return Ok(Some(Instant::now() + SOON));
     }
     let mut change = match to {
-        // One that waits for a node may still get other ports.
+        // The ports of a server without a node may still change.
         Some((State::Unhealthy | State::Shutdown | State::Starting, _)) => json!({}),
-        Some(_) | None => place(seen, cx),
+        Some(_) | None => address_change(observed, cx),
     };
     if let Some((state, _)) = to {
         change["status"]["state"] = json!(state.as_str());
     }
-    patch(seen, change, "write the state", cx).await?;
+    patch(observed, change, "write the state", cx).await?;
     if let Some((state, because)) = to {
-        record(seen, state, because, cx);
+        record_transition(observed, state, because, cx);
     }
     Ok(None)
 }
 
-/// Says what a move was about, and notes ports that a node turned out not to have.
-fn record(seen: &Observed, state: State, because: Event, cx: &Context) {
-    let (source, kind, note) = said(because);
-    let pod = seen.pod.as_deref().filter(|_| because == Event::PodFailed);
+/// Records a transition as an event, and avoids ports that a node turned out not to have.
+fn record_transition(observed: &ObservedGameServer, state: State, because: Event, cx: &Context) {
+    let (source, kind, note) = transition_event(because);
+    let pod = observed.pod.as_deref().filter(|_| because == Event::PodFailed);
     if let Some(pod) = pod.filter(|pod| pod.status.reason == "NodePorts") {
-        cx.ports().avoid(&seen.server.object, Some(pod), cx.clock.now());
+        cx.ports().avoid(&observed.server.object, Some(pod), cx.clock.now());
     }
     let why = pod.and_then(CachedPod::failure);
     let note = why.map_or_else(|| note.to_owned(), |why| format!("{note}: {why}"));
-    // Why a pod waits is told apart, in the scheduler's words.
+    // Why a pod has no node is reported separately, with the message of the scheduler.
     if because != Event::PodCreated {
-        say(seen, cx, source, kind, state, note);
+        record_event(observed, cx, source, kind, state, note);
     }
 }
 
-/// Gives the ports, and the address where it is known, as a change to the server.
-fn place(seen: &Observed, cx: &Context) -> Value {
-    let server = &seen.server.object;
+/// Returns a patch with the ports, and with the address if it is known.
+fn address_change(observed: &ObservedGameServer, cx: &Context) -> Value {
+    let server = &observed.server.object;
     let mut status = server.status.clone().unwrap_or_default();
-    // Whoever got this far without ports has a pod with ports, or needs none; a range that is gone since leaves them out.
+    // A server without ports has a pod with ports, or needs none. Ports of a range that was removed are left out.
     let assigned =
-        cx.ports().assign(server, seen.pod.as_deref(), cx.clock.now()).unwrap_or_default();
-    match (seen.dev_address(), seen.node.as_deref(), seen.pod.as_deref()) {
+        cx.ports().assign(server, observed.pod.as_deref(), cx.clock.now()).unwrap_or_default();
+    match (observed.dev_address(), observed.node.as_deref(), observed.pod.as_deref()) {
         (Some(address), _, _) => address::in_development(&mut status, address),
         (None, Some(node), Some(pod)) => address::on_node(&mut status, node, pod),
         (None, _, _) => {}
@@ -239,19 +282,26 @@ fn place(seen: &Observed, cx: &Context) -> Value {
 }
 
 async fn patch(
-    seen: &Observed,
+    observed: &ObservedGameServer,
     change: Value,
     what: &'static str,
     cx: &Context,
 ) -> Result<(), Error> {
-    write::patch(&cx.client, &cx.caches.servers, &*seen.server, PatchTarget::Object, change, what)
-        .await
+    write::patch(
+        &cx.client,
+        &cx.caches.servers,
+        &*observed.server,
+        PatchTarget::Object,
+        change,
+        what,
+    )
+    .await
 }
 
 pub(super) const SOURCE: &str = "gameserver-controller";
 
-/// Who says what about an event.
-fn said(event: Event) -> (&'static str, EventType, &'static str) {
+/// Returns the component, type and note of the event for a transition.
+fn transition_event(event: Event) -> (&'static str, EventType, &'static str) {
     match event {
         Event::PodFailed => ("health-controller", EventType::Warning, "Issue with Gameserver pod"),
         Event::PodEndedEarly => (
@@ -285,6 +335,13 @@ fn said(event: Event) -> (&'static str, EventType, &'static str) {
     }
 }
 
-fn say(seen: &Observed, cx: &Context, source: &str, kind: EventType, reason: State, note: String) {
-    cx.events.record(&seen.server.object, source, kind, reason.as_str(), note);
+fn record_event(
+    observed: &ObservedGameServer,
+    cx: &Context,
+    source: &str,
+    kind: EventType,
+    reason: State,
+    note: String,
+) {
+    cx.events.record(&observed.server.object, source, kind, reason.as_str(), note);
 }

@@ -1,4 +1,4 @@
-//! Where do players reach a game server?
+//! The address and the ports by which players reach a game server.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,8 @@ use api::agones::{GameServerStatus, NodeAddress, StatusPort};
 use cluster::{CachedNode, CachedPod};
 use decide::gameserver::ports::{Port, PortPolicy};
 
-/// Gives the address of a node that players are told: the most public one it has.
-pub(super) fn of(node: &CachedNode) -> Option<&str> {
+/// Returns the address of a node for players: the most public one it has.
+pub(super) fn public(node: &CachedNode) -> Option<&str> {
     let first = |type_: &str, is_ip: bool| {
         let mut all = node.status.addresses.iter().filter(|a| a.type_ == type_);
         let found = all.find(|a| !is_ip || a.address.parse::<IpAddr>().is_ok());
@@ -19,10 +19,10 @@ pub(super) fn of(node: &CachedNode) -> Option<&str> {
         .or_else(|| first("InternalIP", true))
 }
 
-/// Writes down where a server on `node` is.
+/// Sets the addresses of a server on `node`.
 pub(super) fn on_node(status: &mut GameServerStatus, node: &CachedNode, pod: &CachedPod) {
     status.node_name = node.metadata.name.clone().unwrap_or_default();
-    status.address = of(node).unwrap_or_default().to_owned();
+    status.address = public(node).unwrap_or_default().to_owned();
     let of_node = node.status.addresses.iter();
     let of_node =
         of_node.map(|a| NodeAddress { type_: a.type_.clone(), address: a.address.clone() });
@@ -31,7 +31,7 @@ pub(super) fn on_node(status: &mut GameServerStatus, node: &CachedNode, pod: &Ca
     status.addresses = Some(of_node.chain(of_pod).collect());
 }
 
-/// Writes down where a server on a developer's machine is.
+/// Sets the addresses of a server on a developer's machine.
 pub(super) fn in_development(status: &mut GameServerStatus, address: &str) {
     let internal = NodeAddress { type_: "InternalIP".to_owned(), address: address.to_owned() };
     status.node_name = address.to_owned();
@@ -39,7 +39,7 @@ pub(super) fn in_development(status: &mut GameServerStatus, address: &str) {
     status.addresses = Some(vec![internal]);
 }
 
-/// Gives the ports that players connect to.
+/// Returns the ports that players connect to.
 pub(super) fn ports(ports: &[Port]) -> Vec<StatusPort> {
     let number = |port: &Port| match port.policy {
         PortPolicy::None => port.container_port,
@@ -67,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn the_most_public_address_is_told() {
+    fn the_most_public_address_is_used() {
         let all =
             [("InternalIP", "10.0.0.1"), ("ExternalIP", "1.2.3.4"), ("ExternalDNS", "a.example")];
-        assert_eq!(of(&node(&all)), Some("a.example"));
-        assert_eq!(of(&node(&all[..2])), Some("1.2.3.4"));
-        assert_eq!(of(&node(&all[..1])), Some("10.0.0.1"));
+        assert_eq!(public(&node(&all)), Some("a.example"));
+        assert_eq!(public(&node(&all[..2])), Some("1.2.3.4"));
+        assert_eq!(public(&node(&all[..1])), Some("10.0.0.1"));
         let odd = [("ExternalIP", "not an address"), ("InternalIP", "10.0.0.1")];
-        assert_eq!(of(&node(&odd)), Some("10.0.0.1"));
-        assert_eq!(of(&node(&[("Hostname", "n")])), None);
+        assert_eq!(public(&node(&odd)), Some("10.0.0.1"));
+        assert_eq!(public(&node(&[("Hostname", "n")])), None);
     }
 }

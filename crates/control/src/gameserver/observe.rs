@@ -1,24 +1,24 @@
-//! How are a game server, its pod and its node now?
+//! Observes a game server, its pod and its node.
 
 use std::sync::Arc;
 
 use api::agones::{DEV_ADDRESS_ANNOTATION, FINALIZER, GameServer, GameServerStatus};
 use cluster::{CachedGameServer, CachedNode, CachedPod, Caches, Key};
-use decide::gameserver::{self, Place, Seen};
+use decide::gameserver::{self, GameServerObservation, PodPlacement};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::address;
 use crate::ports::port_owner;
 
-/// A game server with what belongs to it.
-pub(super) struct Observed {
+/// A game server with its pod and its node.
+pub(super) struct ObservedGameServer {
     pub(super) server: Arc<CachedGameServer>,
     pub(super) pod: Option<Arc<CachedPod>>,
     pub(super) node: Option<Arc<CachedNode>>,
-    pub(super) seen: Seen,
+    pub(super) observation: GameServerObservation,
 }
 
-impl Observed {
+impl ObservedGameServer {
     /// The address of a developer's machine, for a server that runs there.
     pub(super) fn dev_address(&self) -> Option<&str> {
         dev_address(&self.server)
@@ -30,8 +30,8 @@ fn dev_address(server: &CachedGameServer) -> Option<&str> {
     annotations.and_then(|a| a.get(DEV_ADDRESS_ANNOTATION)).map(String::as_str)
 }
 
-/// Looks at one game server; `None` when it is gone.
-pub(super) fn server(key: &Key, caches: &Caches) -> Option<Observed> {
+/// Observes one game server; `None` when it is gone.
+pub(super) fn server(key: &Key, caches: &Caches) -> Option<ObservedGameServer> {
     let server = caches.servers.get(key)?;
     let meta = &server.object.metadata;
     let pod = caches.pods.get(key).filter(|pod| cluster::owner(&**pod) == meta.uid.as_deref());
@@ -39,58 +39,58 @@ pub(super) fn server(key: &Key, caches: &Caches) -> Option<Observed> {
     let node = node.and_then(|name| caches.nodes.get(&Key::new("", name)));
     let status = server.object.status.clone().unwrap_or_default();
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-    let seen = Seen {
+    let observation = GameServerObservation {
         state: server.view.state,
-        is_marked: meta.deletion_timestamp.is_some(),
-        is_held: finalizers.iter().any(|name| name == FINALIZER || name == LEGACY_FINALIZER),
-        is_bare: server.is_bare,
+        is_terminating: meta.deletion_timestamp.is_some(),
+        has_finalizer: finalizers.iter().any(|name| name == FINALIZER || name == LEGACY_FINALIZER),
+        lacks_defaults: server.is_bare,
         is_in_set: is_in_set(meta),
         is_leaving: server.view.is_leaving,
         is_dev: dev_address(&server).is_some(),
-        is_placed: !status.node_name.is_empty(),
+        has_address: !status.node_name.is_empty(),
         pod: pod.as_ref().map(|pod| gameserver::Pod {
             health: pod.health(),
-            is_marked: pod.metadata.deletion_timestamp.is_some(),
-            place: place(pod, node.as_deref(), &server.object, &status),
+            is_terminating: pod.metadata.deletion_timestamp.is_some(),
+            placement: placement(pod, node.as_deref(), &server.object, &status),
         }),
     };
-    Some(Observed { server, pod, node, seen })
+    Some(ObservedGameServer { server, pod, node, observation })
 }
 
 /// The finalizer of Agones before 1.40, which is taken away as well.
 pub(super) const LEGACY_FINALIZER: &str = "agones.dev";
 
-/// Whether a set made it.
+/// Returns whether a set controls it.
 fn is_in_set(meta: &ObjectMeta) -> bool {
     let mut owners = meta.owner_references.iter().flatten();
     owners.any(|owner| owner.controller == Some(true) && owner.kind == "GameServerSet")
 }
 
-fn place(
+fn placement(
     pod: &CachedPod,
     node: Option<&CachedNode>,
     server: &GameServer,
     status: &GameServerStatus,
-) -> Place {
+) -> PodPlacement {
     let Some(name) = pod.spec.node_name.as_deref() else {
         return match pod.unschedulable() {
-            None => Place::Nowhere,
+            None => PodPlacement::Pending,
             Some(_) if pod.lacks_ports() && port_owner(server, Some(pod)).can_change() => {
-                Place::PortsTaken
+                PodPlacement::PortsTaken
             }
-            Some(_) => Place::Unschedulable,
+            Some(_) => PodPlacement::Unschedulable,
         };
     };
     let Some(node) = node.filter(|node| node.metadata.deletion_timestamp.is_none()) else {
-        return Place::Unknown;
+        return PodPlacement::Unknown;
     };
-    if address::of(node).is_none() {
-        return Place::Unknown;
+    if address::public(node).is_none() {
+        return PodPlacement::Unknown;
     }
     let is_at = |address: &str| node.status.addresses.iter().any(|a| a.address == address);
     if status.node_name.is_empty() || (status.node_name == name && is_at(&status.address)) {
-        Place::Here
+        PodPlacement::Scheduled
     } else {
-        Place::Elsewhere
+        PodPlacement::Moved
     }
 }

@@ -1,4 +1,4 @@
-//! What does the pod of a game server look like?
+//! Builds the pod of a game server.
 //!
 //! It is the pod of the template, to the letter, with what makes it a game server's added. It is built as JSON, since a cluster may know fields of
 //! pods that we do not.
@@ -92,7 +92,7 @@ fn metadata(
     Ok(())
 }
 
-/// What those who evict pods are told.
+/// Returns the annotation and the label that tell autoscalers and drains whether the pod may be evicted.
 fn eviction(server: &GameServer) -> (&'static str, &'static str) {
     let status = server.status.as_ref().and_then(|status| status.eviction.as_ref());
     let safe = status.or(server.spec.eviction.as_ref()).and_then(|eviction| eviction.safe);
@@ -103,7 +103,7 @@ fn eviction(server: &GameServer) -> (&'static str, &'static str) {
     }
 }
 
-/// Says which ports of each container are the same inside and outside, as JSON.
+/// Returns the indexes of the passthrough ports of each container, as JSON.
 fn passthrough(ports: &[Port], game: &str) -> Option<String> {
     let mut indexes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -171,7 +171,7 @@ fn game_container(spec: &mut Value, server: &GameServer) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells every container where the SDK server listens.
+/// Sets the ports of the SDK server in the environment of every container.
 fn sdk_ports(spec: &mut Value, server: &GameServer) {
     let sdk = &server.spec.sdk_server;
     let ports = [("AGONES_SDK_GRPC_PORT", sdk.grpc_port), ("AGONES_SDK_HTTP_PORT", sdk.http_port)];
@@ -184,7 +184,7 @@ fn sdk_ports(spec: &mut Value, server: &GameServer) {
     }
 }
 
-/// Gives a pod that names no service account the one of SDK servers, and hides its token from the game.
+/// Sets the service account of SDK servers where the pod names none, and hides its token from the game.
 fn service_account(
     spec: &mut Value,
     server: &GameServer,
@@ -221,12 +221,9 @@ fn sidecar(server: &GameServer, settings: &Settings) -> Value {
             {"name": "LOG_LEVEL", "value": level},
             {"name": "REQUESTS_RATE_LIMIT", "value": settings.sidecar.requests_rate_limit},
         ],
-        // A kubelet goes on probing beside a container that has just ended with its pod, and warns of it: seldom enough here.
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": 8080},
-            "initialDelaySeconds": 3,
-            "periodSeconds": 60,
-        },
+        // It has no liveness probe. A kubelet stops those of a pod that is deleted, but not of one whose game has ended by itself: there
+        // it goes on while it stops the SDK server, and warns of the connection that is refused. A process that ends is restarted
+        // anyway, and one that hangs fails the liveness probe of the game, which it answers.
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "runAsNonRoot": true,
@@ -252,7 +249,7 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Gives the object below `key`, made where there is none.
+/// Returns the object below `key`, created if missing.
 fn entry<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
     if !parent[key].is_object() {
         parent[key] = json!({});
@@ -260,12 +257,12 @@ fn entry<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
     &mut parent[key]
 }
 
-/// Gives the list below `key`, made where there is none.
+/// Returns the list below `key`, created if missing.
 fn list<'a>(parent: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     if !parent[key].is_array() {
         parent[key] = json!([]);
     }
-    parent[key].as_array_mut().expect("it was just made one")
+    parent[key].as_array_mut().expect("it is an array here")
 }
 
 /// Writes what was left out.

@@ -1,25 +1,25 @@
-//! Makes and shuts down the game servers of a set, and marks those that are too many.
+//! Creates and shuts down the game servers of a set, and marks those that exceed its size.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::agones::{
     AllocationOverflow, FAILED_BEFORE_ANNOTATION, FLEET_LABEL, GAME_SERVER_SET_LABEL, GameServer,
     GameServerSet,
 };
 use cluster::{Error, EventType, Key};
-use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
 use crate::context::Context;
+use crate::writes::each;
 use cluster::write::{self, PatchTarget};
 
 pub(super) const SOURCE: &str = "gameserverset-controller";
 
-/// Makes `count` game servers. The first of them take the place of some that failed: `failed_before` says how many in a row.
+/// Creates `count` game servers. The first of them replace failed ones; `failed_before` has the number of failures in a row for each.
 pub(super) async fn create(
     set: &GameServerSet,
     count: u32,
@@ -32,7 +32,7 @@ pub(super) async fn create(
     let Some(server) = &from_template(set) else { return Ok(()) };
     let servers: Api<GameServer> = write::api(&cx.client, &Key::from_meta(&set.metadata));
     let servers = &servers;
-    each(0..count as usize, cx, |index| async move {
+    each(0..count as usize, cx.settings.parallel_writes, |index| async move {
         let failed = failed_before.get(index).copied().unwrap_or_default();
         let server = &with_failures(server, failed);
         let made = servers.create(&PostParams::default(), &**server).await;
@@ -46,7 +46,7 @@ pub(super) async fn create(
     .await
 }
 
-/// Notes how many in a row failed before this one, where any did.
+/// Returns the server with the number of failures in a row before it, where there were any.
 fn with_failures(server: &GameServer, failed: u32) -> Cow<'_, GameServer> {
     if failed == 0 {
         return Cow::Borrowed(server);
@@ -57,7 +57,7 @@ fn with_failures(server: &GameServer, failed: u32) -> Cow<'_, GameServer> {
     Cow::Owned(server)
 }
 
-/// Describes a new game server of the set; nothing for a set that is not stored.
+/// Returns a new game server of the set; `None` for a set that is not stored.
 fn from_template(set: &GameServerSet) -> Option<GameServer> {
     let template = &set.spec.template;
     let name = set.metadata.name.as_deref()?;
@@ -81,18 +81,18 @@ fn from_template(set: &GameServerSet) -> Option<GameServer> {
     Some(GameServer { metadata, spec, status: None })
 }
 
-/// Tells game servers to shut down. One that changed since, and is perhaps in use now, is left for another look.
+/// Moves game servers to the state Shutdown. One that has changed since, and is perhaps in use now, is left for the next reconciliation.
 pub(super) async fn shut_down(
     set: &GameServerSet,
     names: &[Arc<str>],
     cx: &Context,
 ) -> Result<(), Error> {
-    each(names.iter().cloned(), cx, |name| async move {
+    each(names.iter().cloned(), cx.settings.parallel_writes, |name| async move {
         let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
         let Some(server) = cx.caches.servers.get(&key) else { return Ok(()) };
         let Some(state) = decide::fleet::shutdown(&server.view) else { return Ok(()) };
         let change = json!({"status": {"state": state.as_str()}});
-        let what = "shut a game server down";
+        let what = "shut down a game server";
         write::patch(&cx.client, &cx.caches.servers, &*server, PatchTarget::Object, change, what)
             .await?;
         let note = format!("Deleted gameserver in state {}: {name}", server.view.state);
@@ -102,7 +102,7 @@ pub(super) async fn shut_down(
     .await
 }
 
-/// Marks Allocated game servers that are too many.
+/// Marks Allocated game servers that exceed the size of the set.
 pub(super) async fn mark(
     set: &GameServerSet,
     names: &[Arc<str>],
@@ -111,40 +111,13 @@ pub(super) async fn mark(
     let Some(AllocationOverflow { labels, annotations }) = &set.spec.allocation_overflow else {
         return Ok(());
     };
-    each(names.iter().cloned(), cx, |name| async move {
+    each(names.iter().cloned(), cx.settings.parallel_writes, |name| async move {
         let key = Key::new(&*Key::from_meta(&set.metadata).namespace, name.clone());
         let Some(server) = cx.caches.servers.get(&key) else { return Ok(()) };
         let change = json!({"metadata": {"labels": labels, "annotations": annotations}});
-        let what = "mark a game server as one too many";
+        let what = "mark an excess game server";
         write::patch(&cx.client, &cx.caches.servers, &*server, PatchTarget::Object, change, what)
             .await
     })
     .await
-}
-
-/// Does something for each of many, a bounded number at a time. After a failure no more are begun, and those under way are waited for; the
-/// first failure is the answer.
-async fn each<T, F, Fut>(
-    all: impl IntoIterator<Item = T>,
-    cx: &Context,
-    act: F,
-) -> Result<(), Error>
-where
-    F: Fn(T) -> Fut,
-    Fut: Future<Output = Result<(), Error>>,
-{
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
-    let has_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    futures::stream::iter(all)
-        .take_while(|_| std::future::ready(!has_failed()))
-        .map(act)
-        .buffer_unordered(cx.settings.parallel_writes)
-        .for_each(|outcome| {
-            if let Err(error) = outcome {
-                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            }
-            std::future::ready(())
-        })
-        .await;
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }

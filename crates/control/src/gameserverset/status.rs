@@ -1,7 +1,7 @@
-//! What does a set's status say?
+//! Writes the status of a set.
 //!
-//! A set with thousands of game servers changes all the time while they start. Its status is written at once when the last write is a
-//! while ago, and otherwise as often as leaves most of the time for other things.
+//! A set with thousands of game servers changes all the time while they start. Its status is written at once if the last write is some
+//! time ago, and otherwise at a rate that keeps the share of time spent on it small.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use crate::context::Context;
 use cluster::write::{self, PatchTarget};
 
-/// How much longer than a write itself the time until the next is.
-const REST: u32 = 4;
+/// The pause after a write, as a multiple of its duration.
+const PAUSE_FACTOR: u32 = 4;
 
-/// When each set may be written again.
+/// When the status of each set may be written again.
 #[derive(Clone, Default)]
-pub(super) struct Pace(Arc<Mutex<HashMap<Key, Instant>>>);
+pub(super) struct WriteLimiter(Arc<Mutex<HashMap<Key, Instant>>>);
 
-impl Pace {
+impl WriteLimiter {
     fn not_before(&self, key: &Key) -> Option<Instant> {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = *next.get(key)?;
@@ -36,26 +36,30 @@ impl Pace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    fn wrote(&self, key: Key, began_at: Instant) {
-        let at = Instant::now() + began_at.elapsed() * REST;
+    fn record_write(&self, key: Key, began_at: Instant) {
+        let at = Instant::now() + began_at.elapsed() * PAUSE_FACTOR;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
     }
 }
 
-/// Counts the game servers of one set, and writes the sums if they are new.
-pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<RequeueAt, Error> {
+/// Counts the game servers of one set, and writes the status if it has changed.
+pub(super) async fn reconcile(
+    key: Key,
+    cx: Arc<Context>,
+    limiter: WriteLimiter,
+) -> Result<RequeueAt, Error> {
     let Some(set) = cx.caches.sets.get(&key) else {
-        pace.forget(&key);
+        limiter.forget(&key);
         return Ok(None);
     };
-    if let Some(at) = pace.not_before(&key) {
+    if let Some(at) = limiter.not_before(&key) {
         return Ok(Some(at));
     }
     let began_at = Instant::now();
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
     let servers = cx.caches.servers.owned(uid, |server| Arc::clone(&server.view));
     let sums = decide::fleet::status(&set.spec.template.spec.start(), &servers);
-    let status = GameServerSetStatus::of(&sums);
+    let status = GameServerSetStatus::from_sums(&sums);
     if set.status.as_ref() == Some(&status) {
         return Ok(None);
     }
@@ -69,11 +73,11 @@ pub(super) async fn turn(key: Key, cx: Arc<Context>, pace: Pace) -> Result<Reque
         "write the status",
     )
     .await?;
-    pace.wrote(key, began_at);
+    limiter.record_write(key, began_at);
     Ok(None)
 }
 
-/// Gives a status as a patch that leaves nothing of the old one.
+/// Returns a status as a merge patch that removes the keys of the old one.
 pub(crate) fn replace<S: serde::Serialize>(new: &S, old: Option<&S>) -> Value {
     let json = |status: &S| serde_json::to_value(status).unwrap_or_default();
     let (mut new, old) = (json(new), old.map(json).unwrap_or_default());

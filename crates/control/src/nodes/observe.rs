@@ -26,7 +26,7 @@ pub struct Observation {
     pub cluster: Cluster,
     /// What the autoscaler's spec asks for.
     pub settings: Settings,
-    /// What earlier decisions left behind.
+    /// The state from earlier decisions.
     pub status: Status,
 }
 
@@ -73,9 +73,10 @@ pub fn observe(
     world: &impl NodeListers,
 ) -> Result<Observation, Unreadable> {
     let settings = api::nodes::settings(&autoscaler.spec);
+    let resting = super::inputs::resting(autoscaler);
     Ok(Observation {
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
-        status: api::nodes::status(autoscaler.status.as_ref()),
+        status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
         cluster: cluster(world)?,
     })
 }

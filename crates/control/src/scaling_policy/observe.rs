@@ -1,8 +1,10 @@
 //! Observes what a scaling policy decides by: the size of its target, and an answer to each of its checks and rules.
 
-use api::plimsoll::scaling_policy::ScalingPolicySpec;
+use api::plimsoll::scaling_policy::{ScalingPolicySpec, ScalingPolicyStatus};
 use api::plimsoll::{ContainerStats, MetricSeries, ScalingPolicy};
-use decide::checks::{Decision, LastAction, Past, Policy, Reading, Seen, decide};
+use decide::checks::{
+    LastAction, PastDecision, Policy, Reading, ScalingDecision, TargetObservation, decide,
+};
 use jiff::Timestamp;
 
 use crate::lister::{Lister, Unreadable};
@@ -12,26 +14,34 @@ use crate::metrics::{Answer, Recorded};
 pub struct Observation {
     /// The policy as decisions read it.
     pub policy: Policy,
-    /// The size that the target was asked to have.
+    /// The requested size of the target.
     pub count: i64,
     /// An answer to each check, in the order of the spec.
     pub checks: Vec<Answer>,
     /// An answer to each rule, in the order of the spec.
     pub rules: Vec<Answer>,
+    /// The other autoscaler that sizes the target, if any.
+    pub shared_with: Option<String>,
     last_action: Option<LastAction>,
     original_count: Option<i64>,
-    history: Vec<Past>,
+    history: Vec<PastDecision>,
 }
 
 /// The answers to the checks and rules of a policy, each in the order of its spec.
 pub struct Answers {
-    /// To the checks.
+    /// The answers to the checks.
     pub checks: Vec<Answer>,
-    /// To the rules.
+    /// The answers to the rules.
     pub rules: Vec<Answer>,
 }
 
 impl Answers {
+    /// Returns empty answers for all checks and rules, where no source was queried.
+    pub(crate) fn none(spec: &ScalingPolicySpec) -> Self {
+        let nothing = |len: usize| vec![Answer::NoData; len];
+        Self { checks: nothing(spec.checks.len()), rules: nothing(spec.rules.len()) }
+    }
+
     /// Answers every check and rule with recorded series.
     pub fn recorded<W>(
         spec: &ScalingPolicySpec,
@@ -49,38 +59,52 @@ impl Answers {
     }
 }
 
-/// Puts together what a decision about a policy's target depends on.
+/// Collects what a decision about a policy's target depends on.
 pub fn observe(
     policy: &ScalingPolicy,
     count: i64,
     answers: Answers,
 ) -> Result<Observation, Unreadable> {
     let read = policy.spec.decidable();
-    let status = policy.status.clone().unwrap_or_default();
-    Ok(Observation {
-        policy: read.map_err(|problems| Unreadable::new(policy, problems))?,
-        count,
-        checks: answers.checks,
-        rules: answers.rules,
-        last_action: status.last_action.as_ref().map(LastAction::from),
-        original_count: status.original_count,
-        history: status.history.iter().map(Past::from).collect(),
-    })
+    let read = read.map_err(|problems| Unreadable::new(policy, problems))?;
+    Ok(Observation::new(read, policy.status.as_ref(), count, answers))
 }
 
 impl Observation {
+    /// Collects what a decision depends on: a policy that was read, its status, the size of its target, and the answers.
+    pub fn new(
+        policy: Policy,
+        status: Option<&ScalingPolicyStatus>,
+        count: i64,
+        answers: Answers,
+    ) -> Self {
+        let last_action = status.and_then(|status| status.last_action.as_ref());
+        let history = status.map(|status| status.history.as_slice()).unwrap_or_default();
+        Self {
+            policy,
+            count,
+            checks: answers.checks,
+            rules: answers.rules,
+            shared_with: None,
+            last_action: last_action.map(LastAction::from),
+            original_count: status.and_then(|status| status.original_count),
+            history: history.iter().map(PastDecision::from).collect(),
+        }
+    }
+
     /// Decides the size of the target.
-    pub fn decide(&self, now: Timestamp) -> Decision {
+    pub fn decide(&self, now: Timestamp) -> ScalingDecision {
         let checks: Vec<Reading<'_>> = self.checks.iter().map(Answer::reading).collect();
         let rules: Vec<Reading<'_>> = self.rules.iter().map(Answer::reading).collect();
-        let seen = Seen {
+        let observed = TargetObservation {
             count: self.count,
             checks: &checks,
             rules: &rules,
             last_action: self.last_action,
             original_count: self.original_count,
             history: &self.history,
+            shared_with: self.shared_with.as_deref(),
         };
-        decide(&self.policy, &seen, now)
+        decide(&self.policy, &observed, now)
     }
 }

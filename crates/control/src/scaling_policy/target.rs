@@ -18,7 +18,7 @@ pub trait Getter {
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value>;
 }
 
-/// Returns the size that a target was asked to have; `None` where the target is not among the objects.
+/// Returns the requested size of a target; `None` where the target is not among the objects.
 pub fn size<W>(target: &TargetSpec, namespace: &str, world: &W) -> Result<Option<i64>, Unreadable>
 where
     W: Getter + Lister<NodeGroup> + Lister<Node>,
@@ -57,7 +57,7 @@ fn replicas(object: &Value) -> Result<i64, Problem> {
     replicas.as_i64().ok_or_else(wrong)
 }
 
-/// Returns the size that a group was asked to have, or the number of its nodes before it was asked for any.
+/// Returns the requested size of a group, or the number of its nodes before the first request.
 fn node_group<W>(name: &str, world: &W) -> Result<Option<i64>, Unreadable>
 where
     W: Lister<NodeGroup> + Lister<Node>,
@@ -82,7 +82,7 @@ where
     Ok(None)
 }
 
-/// Names a target as decisions do.
+/// Returns the name of a target as decisions have it.
 pub fn reference(target: &TargetSpec, namespace: &str) -> Value {
     if let Some(kind) = &target.kind {
         return json!({"kind": kind, "namespace": namespace, "name": target.name});
@@ -94,6 +94,9 @@ pub fn reference(target: &TargetSpec, namespace: &str) -> Value {
     if let Some(nomad) = &target.nomad {
         let namespace = nomad.namespace.as_deref().unwrap_or("default");
         return json!({"kind": "nomad", "namespace": namespace, "name": nomad.job, "group": nomad.group});
+    }
+    if let Some(rancher) = &target.rancher {
+        return named("rancher", &rancher.service);
     }
     if let Some(aws) = &target.aws_autoscaling_group {
         return named("awsAutoscalingGroup", &aws.name);
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_has_the_replicas_it_says_and_one_where_it_says_none() {
+    fn a_workload_has_its_replicas_and_one_by_default() {
         let web = target(json!({"kind": "Deployment", "name": "d"}));
         assert_eq!(size(&web, "ns", &object(json!({"replicas": 3}))), Ok(Some(3)));
         assert_eq!(size(&web, "ns", &object(json!({}))), Ok(Some(1)));

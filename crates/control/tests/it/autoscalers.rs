@@ -1,4 +1,4 @@
-//! Fleet autoscalers: what makes them look, what they say, and what they do when things go wrong.
+//! Fleet autoscalers: the times of their evaluations, their events and status, and their behaviour after failures.
 
 mod day;
 mod refused;
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, until};
 
-/// An autoscaler that looks by itself only after an hour: whatever it does earlier, a change made it do.
-fn autoscaler(name: &str, fleet: &str, policy: Value) -> Value {
+/// An autoscaler with a sync interval of an hour: whatever it does earlier follows from a change.
+pub(crate) fn autoscaler(name: &str, fleet: &str, policy: Value) -> Value {
     json!({
         "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler",
         "metadata": {"name": name},
@@ -24,12 +24,12 @@ fn autoscaler(name: &str, fleet: &str, policy: Value) -> Value {
     })
 }
 
-fn buffer(size: i32, min: i32, max: i32) -> Value {
+pub(crate) fn buffer(size: i32, min: i32, max: i32) -> Value {
     let buffer = json!({"bufferSize": size, "minReplicas": min, "maxReplicas": max});
     json!({"type": "Buffer", "buffer": buffer})
 }
 
-fn webhook(url: &str) -> Value {
+pub(crate) fn webhook(url: &str) -> Value {
     json!({"type": "Webhook", "webhook": {"url": url}})
 }
 
@@ -37,7 +37,7 @@ async fn make(cluster: &Cluster, autoscaler: Value) {
     cluster.create::<FleetAutoscaler>(autoscaler).await;
 }
 
-/// Allocates so many servers that are Ready, as the allocator does.
+/// Allocates this many Ready servers, as the allocator does.
 async fn allocate(cluster: &Cluster, count: usize) {
     for server in cluster.in_state("Ready").await.iter().take(count) {
         let name = server.metadata.name.as_deref().unwrap();
@@ -45,7 +45,7 @@ async fn allocate(cluster: &Cluster, count: usize) {
     }
 }
 
-async fn wanted(cluster: &Cluster, fleet: &str, replicas: i32) {
+pub(crate) async fn wanted(cluster: &Cluster, fleet: &str, replicas: i32) {
     until(&format!("{fleet} should have {replicas}"), async || {
         cluster.fleet(fleet).await.spec.replicas == replicas
     })
@@ -56,7 +56,7 @@ async fn status(cluster: &Cluster, name: &str) -> FleetAutoscalerStatus {
     cluster.api::<FleetAutoscaler>().get(name).await.unwrap().status.unwrap_or_default()
 }
 
-/// Waits until the autoscaler is unable to scale, and gives the reason.
+/// Waits until the autoscaler is unable to scale, and returns the message.
 async fn unable(cluster: &Cluster, name: &str, reason: &str) -> String {
     let mut message = String::new();
     until(&format!("{name} is unable: {reason}"), async || {
@@ -69,8 +69,8 @@ async fn unable(cluster: &Cluster, name: &str, reason: &str) -> String {
     message
 }
 
-/// Waits until it was said, with this reason, about the autoscaler.
-async fn said(cluster: &Cluster, name: &str, reason: &str, words: &str) {
+/// Waits for an event about the autoscaler with this reason.
+async fn event(cluster: &Cluster, name: &str, reason: &str, words: &str) {
     until(&format!("{name}: {reason}: {words}"), async || {
         let events: Vec<Event> = cluster.list().await;
         events.iter().any(|event| {

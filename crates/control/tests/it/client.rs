@@ -1,4 +1,4 @@
-//! Clients with something between them and the API: death, a count, or the door that a cluster's webhooks would be.
+//! Clients that stop, count requests, or act as the admission webhooks of a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Gives a client that dies with its `life`-th request: it is sent or not, and nobody hears of it again.
+/// Returns a client that stops at its `life`-th request: that one is sent or not, and no response arrives.
 pub(crate) fn mortal(client: Client, life: u32, is_sent: bool) -> (Client, Arc<Notify>) {
     let death = Arc::new(Notify::new());
-    let (told, count) = (Arc::clone(&death), Arc::new(AtomicU32::new(0)));
+    let (notified, count) = (Arc::clone(&death), Arc::new(AtomicU32::new(0)));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, told, count) = (client.clone(), Arc::clone(&told), Arc::clone(&count));
+        let (client, notified, count) = (client.clone(), Arc::clone(&notified), Arc::clone(&count));
         async move {
             let number = count.fetch_add(1, Ordering::Relaxed);
             if number < life {
@@ -26,14 +26,33 @@ pub(crate) fn mortal(client: Client, life: u32, is_sent: bool) -> (Client, Arc<N
             if number == life && is_sent {
                 drop(client.send(request).await);
             }
-            told.notify_one();
+            notified.notify_one();
             std::future::pending().await
         }
     });
     (Client::new(service, "default"), death)
 }
 
-/// Gives a client that counts the writes that were taken: by method and kind.
+/// Returns a client that reads a text in the place of another one of the same length.
+pub(crate) fn misreading(client: Client, stored: &'static str, read: &'static str) -> Client {
+    assert_eq!(stored.len(), read.len(), "the length of an answer stays");
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let answer = client.send(request).await?;
+            let change = move |text: &[u8]| String::from_utf8_lossy(text).replace(stored, read);
+            let body = |body: Body| {
+                body.map_frame(move |frame| {
+                    frame.map_data(|data| change(&data).into_bytes().into())
+                })
+            };
+            Ok::<_, kube::Error>(answer.map(body))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Returns a client that counts the writes that succeed, by method and kind.
 pub(crate) fn counted(client: Client) -> (Client, Arc<Mutex<BTreeMap<String, u32>>>) {
     let counts = Arc::new(Mutex::new(BTreeMap::new()));
     let kept = Arc::clone(&counts);
@@ -72,7 +91,37 @@ pub(crate) fn counting_lists(client: Client) -> (Client, Arc<AtomicU32>) {
     (Client::new(service, "default"), lists)
 }
 
-/// Gives a client whose new objects pass the door that the webhooks of an installed cluster are; those have tests of their own.
+/// Returns a client whose lists also contain `object`: those of a kind, with `part` in their query.
+pub(crate) fn listing(
+    client: Client,
+    kind: &'static str,
+    part: &'static str,
+    object: Value,
+) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, object) = (client.clone(), object.clone());
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            let is_list = request.uri().path().ends_with(&format!("/{kind}"))
+                && request.method() == Method::GET
+                && query.contains(part)
+                && !query.contains("watch=");
+            let answer = client.send(request).await?;
+            if !is_list {
+                return Ok::<_, kube::Error>(answer);
+            }
+            let (parts, body) = answer.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let mut list: Value = serde_json::from_slice(&body).unwrap();
+            list["items"].as_array_mut().unwrap().insert(0, object);
+            let body = Body::from(serde_json::to_vec(&list).unwrap());
+            Ok(http::Response::from_parts(parts, body))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Returns a client whose new objects pass the admission webhooks of an installed cluster; those have tests of their own.
 pub(crate) fn admitted(client: Client) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let client = client.clone();
@@ -98,7 +147,7 @@ pub(crate) fn admitted(client: Client) -> Client {
     Client::new(service, "default")
 }
 
-/// Gives a client on an engine that admits, whose new game servers are stored as if nothing had admitted them: a cluster without webhooks.
+/// Returns a client of an engine with admission whose new game servers are stored without defaults, as in a cluster without webhooks.
 pub(crate) fn unadmitted(client: Client) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let client = client.clone();

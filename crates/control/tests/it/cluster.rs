@@ -1,4 +1,4 @@
-//! A cluster with controllers to test, and short ways to look at what is there.
+//! A cluster with controllers to test, and helpers to read its objects.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -23,6 +23,16 @@ use tokio::task::JoinSet;
 use crate::standin::Games;
 use crate::{client, standin};
 
+/// The controllers of one namespace. That of nodes is for the whole cluster, which these tests share.
+const PARTS: [Part; 6] = [
+    Part::GameServer,
+    Part::GameServerSet,
+    Part::Fleet,
+    Part::FleetAutoscaler,
+    Part::ScalingPolicy,
+    Part::AutoScalePolicy,
+];
+
 async fn controllers(
     client: Client,
     namespace: String,
@@ -30,9 +40,9 @@ async fn controllers(
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let caches = Caches::new(Some(namespace), false);
-    let (kinds, supervisor) = (required_kinds(&Part::ALL), Supervisor::new());
+    let (kinds, supervisor) = (required_kinds(&PARTS), Supervisor::new());
     let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
-    run(client, caches, settings, &Part::ALL, stop).await;
+    run(client, caches, settings, &PARTS, stop).await;
 }
 
 /// An engine with nodes, and what plays the games in their pods. All of it ends with this.
@@ -54,7 +64,7 @@ impl Cluster {
         Self::embedded_at(Clock::virtual_at(Timestamp::now())).await
     }
 
-    /// Starts an embedded engine that goes by a clock.
+    /// Starts an embedded engine with a clock.
     async fn embedded_at(clock: Clock) -> Self {
         let settings = engine::Settings { clock: clock.clone(), ..engine::Settings::ephemeral() };
         let engine = Engine::open(settings).await.unwrap();
@@ -69,7 +79,7 @@ impl Cluster {
         Self::start_at(Clock::virtual_at(Timestamp::now())).await
     }
 
-    /// Starts an embedded engine with controllers that live on, all of which go by a clock.
+    /// Starts an embedded engine with controllers that are not stopped, all with one clock.
     pub(crate) async fn start_at(clock: Clock) -> Self {
         let mut cluster = Self::embedded_at(clock).await;
         cluster.control();
@@ -231,7 +241,7 @@ impl Cluster {
         self.api().get(name).await.unwrap()
     }
 
-    /// Waits until a fleet says that it has so many servers, all Ready.
+    /// Waits until the status of a fleet has this many servers, all Ready.
     pub(crate) async fn ready(&self, fleet: &str, ready: i32) {
         self.until(&format!("{ready} Ready in {fleet}"), async || {
             let status = self.fleet(fleet).await.status.unwrap_or_default();
@@ -240,7 +250,7 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until so many servers are Ready and all others gone, and the fleet says so; then checks that nothing is there twice.
+    /// Waits until this many servers are Ready, all others are deleted and the status of the fleet agrees; then checks for duplicates.
     pub(crate) async fn settles(&self, fleet: &str, ready: usize, others: usize) {
         self.until(&format!("{ready} Ready and {others} others in {fleet}"), async || {
             let status = self.fleet(fleet).await.status.unwrap_or_default();
@@ -254,7 +264,7 @@ impl Cluster {
         self.check().await;
     }
 
-    /// Waits for a condition, generously, and says how things are when it waited in vain.
+    /// Waits for a condition with a long limit, and panics with the current state after it.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
         if !comes_true(holds).await {
             let servers: Vec<_> = self.servers().await.iter().map(line).collect();
@@ -299,7 +309,7 @@ impl Cluster {
     }
 }
 
-/// What can be made and looked at in a namespace.
+/// The kinds that tests create and read in a namespace.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone

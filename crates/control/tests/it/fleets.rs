@@ -99,7 +99,7 @@ pub(crate) async fn the_servers_of_a_lost_node_are_replaced(cluster: &mut Cluste
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     nodes.delete(&lost, &DeleteParams::default()).await.unwrap();
     cluster
-        .until("nobody is there any more", async || {
+        .until("all are gone", async || {
             let servers = cluster.servers().await;
             servers.iter().flat_map(|server| &server.status).all(|status| status.node_name != lost)
         })

@@ -40,7 +40,7 @@ async fn another_takes_over_from_one_that_falls_silent_and_only_one_acts() {
     two.spawn(cluster.controllers(second, terms(&cluster, "two"), std::future::pending()));
     cluster.create::<Fleet>(fleet("f", 3)).await;
     cluster.settles("f", 3, 0).await;
-    assert!(idle.lock().unwrap().is_empty(), "the other one only looks");
+    assert!(idle.lock().unwrap().is_empty(), "the other one writes nothing");
     assert_eq!(writes.lock().unwrap()["POST gameservers"], 3);
     one.shutdown().await;
     cluster.patch::<Fleet>("f", json!({"spec": {"replicas": 5}})).await;
@@ -50,7 +50,7 @@ async fn another_takes_over_from_one_that_falls_silent_and_only_one_acts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_stops_gives_the_lease_back() {
+async fn a_process_that_stops_releases_the_lease() {
     let cluster = Cluster::embedded().await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async { drop(stopped.await) };
@@ -72,7 +72,7 @@ async fn one_that_loses_the_lease_stops_at_once() {
     cluster.settles("f", 2, 0).await;
     let taken = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}});
     cluster.patch::<Object>("plimsoll-controller-lock", taken).await;
-    until("it has seen that", async || {
+    until("it has stopped", async || {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let before = writes.lock().unwrap().clone();
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -106,7 +106,7 @@ async fn a_new_term_begins_on_the_caches_of_the_one_before() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_identity_takes_its_lease_over_at_once_and_another_does_not() {
     let cluster = Cluster::embedded().await;
-    // Nobody could wait for as long as this lease lasts.
+    // The lease lasts longer than any test.
     let terms = |identity: &str| LeaderElection {
         duration: Duration::from_secs(3600),
         ..LeaderElection::new(cluster.namespace.clone(), identity)

@@ -5,10 +5,15 @@
 mod autoscalers;
 mod client;
 mod cluster;
+mod decisions;
+mod endpoints;
 mod fleets;
 mod lease;
+mod nodes;
+mod policies;
 mod servers;
 mod standin;
 mod suite;
 mod trouble;
+mod workloads;
 mod writes;

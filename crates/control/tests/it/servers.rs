@@ -35,14 +35,14 @@ pub(crate) async fn a_server_gets_a_pod_a_port_and_an_address_and_becomes_ready(
     assert_eq!(container.ports.as_ref().unwrap()[0].host_port, Some(port.port));
 }
 
-pub(crate) async fn a_deleted_server_goes_after_its_pod(cluster: &mut Cluster) {
+pub(crate) async fn a_deleted_server_is_removed_after_its_pod(cluster: &mut Cluster) {
     ready(cluster, &["a"]).await;
     cluster.delete::<GameServer>("a").await;
     cluster.until("a is gone", async || cluster.servers().await.is_empty()).await;
     assert!(cluster.pods().await.is_empty(), "the pod went first");
 }
 
-pub(crate) async fn a_server_whose_pod_fails_or_goes_is_unhealthy(cluster: &mut Cluster) {
+pub(crate) async fn a_server_whose_pod_fails_or_is_deleted_is_unhealthy(cluster: &mut Cluster) {
     ready(cluster, &["failed", "evicted", "deleted"]).await;
     let pods: Api<Pod> = cluster.api();
     standin::status(&pods, "failed", json!({"phase": "Failed"})).await;
@@ -53,7 +53,7 @@ pub(crate) async fn a_server_whose_pod_fails_or_goes_is_unhealthy(cluster: &mut 
         .await;
 }
 
-pub(crate) async fn a_server_whose_pod_ends_well_goes(cluster: &mut Cluster) {
+pub(crate) async fn a_server_whose_pod_succeeds_is_deleted(cluster: &mut Cluster) {
     ready(cluster, &["a"]).await;
     let pods: Api<Pod> = cluster.api();
     standin::status(&pods, "a", json!({"phase": "Succeeded"})).await;
@@ -75,7 +75,7 @@ pub(crate) async fn an_unhealthy_server_stays_so_when_its_pod_then_ends_well(
     assert!(left.metadata.deletion_timestamp.is_none());
 }
 
-pub(crate) async fn nobody_is_sent_to_a_server_whose_pod_is_being_deleted(cluster: &mut Cluster) {
+pub(crate) async fn a_server_whose_pod_is_being_deleted_is_not_allocated(cluster: &mut Cluster) {
     ready(cluster, &["free", "used"]).await;
     standin::allocate(&cluster.client, &cluster.namespace, "used").await;
     let held = json!({"metadata": {"finalizers": ["plimsoll.dev/test"]}});
@@ -133,7 +133,7 @@ pub(crate) async fn a_server_in_development_is_ready_at_its_address_without_a_po
     cluster.until("it is gone", async || cluster.servers().await.is_empty()).await;
 }
 
-pub(crate) async fn a_server_whose_pod_is_refused_says_why(cluster: &mut Cluster) {
+pub(crate) async fn a_server_whose_pod_is_refused_reports_the_reason(cluster: &mut Cluster) {
     let mut bad = server("bad");
     bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = json!("Sometimes");
     cluster.create::<GameServer>(bad).await;

@@ -1,4 +1,4 @@
-//! A stand-in for the games: no pod of these tests runs anything, so it plays the game of each pod that becomes Running, through a real SDK server.
+//! A stand-in for the games: the pods of these tests run no processes, so it acts as the game of each Running pod, through a real SDK server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ pub(crate) async fn node(client: &Client, name: &str, test: &str, index: usize) 
     nodes.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-/// Gives nodes their addresses back, which KWOK takes away when it first sees them; for as long as it is polled.
+/// Restores the addresses of nodes, which KWOK removes when it first observes them, for as long as it is polled.
 pub(crate) async fn keep_addresses(client: Client, names: Vec<String>) {
     let nodes: Api<Node> = Api::all(client);
     loop {
@@ -65,22 +65,22 @@ fn addresses(index: usize) -> Value {
 #[derive(Clone, Default)]
 pub(crate) struct Games(Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Order>>>>);
 
-/// What a game is told to do.
+/// An order to a game process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
-    /// Say nothing any more.
+    /// Stop sending health pings.
     FallSilent,
     /// Call `Shutdown()`.
     ShutDown,
 }
 
 impl Games {
-    /// Tells the game of a server to do something.
+    /// Sends an order to the game process of a server.
     pub(crate) fn order(&self, server: &str, order: Order) {
         self.0.lock().unwrap()[server].send(order).unwrap();
     }
 
-    /// Plays for as long as it is polled.
+    /// Acts as the games for as long as it is polled.
     pub(crate) async fn play(self, client: Client, namespace: String) {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let config = watcher::Config::default().labels("agones.dev/role=gameserver");
@@ -107,13 +107,13 @@ impl Games {
     }
 }
 
-/// Whether anyone looks for signs of life: a day of them takes long, even played at speed.
+/// Whether health is checked: a simulated day of checks takes long.
 fn is_watched(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     spec.is_some_and(|spec| spec.containers.iter().any(|c| c.liveness_probe.is_some()))
 }
 
-/// Plays one game beside an SDK server of its own.
+/// Acts as one game with an SDK server of its own.
 async fn game(
     client: Client,
     namespace: String,
@@ -164,7 +164,7 @@ async fn call(port: u16, path: &str) -> bool {
     exchange.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
 }
 
-/// Says what a pod is, as its kubelet would.
+/// Writes the status of a pod, as its kubelet would.
 pub(crate) async fn status(pods: &Api<Pod>, name: &str, status: Value) {
     let status = Patch::Merge(json!({"status": status}));
     pods.patch_status(name, &PatchParams::default(), &status).await.unwrap();

@@ -1,4 +1,4 @@
-//! How many writes does a game server cost?
+//! The number of writes per game server.
 
 use api::agones::Fleet;
 use tokio::task::JoinSet;

@@ -1,4 +1,4 @@
-//! What an allocation does to the server it got.
+//! Applies an allocation request to the selected server.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use super::{CounterAction, CounterVerb, ListAction, Request, Warning};
 use crate::gameserver::{GameServer, State};
 
-/// The annotation that says when a server was last allocated.
+/// The annotation with the time of a server's last allocation.
 pub const LAST_ALLOCATED: &str = "agones.dev/last-allocated";
 
 /// The annotation's name, shared by every server that has it.
 static KEY: LazyLock<Arc<str>> = LazyLock::new(|| LAST_ALLOCATED.into());
 
-/// Makes the request's changes to `server`, and gives those that did not apply: they never stop an allocation.
+/// Applies the request's changes to `server`, and returns warnings for those that did not apply: they never fail an allocation.
 pub fn apply(request: &Request, server: &mut GameServer, now: Timestamp) -> Vec<Warning> {
     let copy = |(key, value): (&Arc<str>, &Arc<str>)| (Arc::clone(key), Arc::clone(value));
     server.labels.extend(request.labels.iter().map(copy));
@@ -55,7 +55,7 @@ fn counter(
     warnings.extend(negative.map(|n| Warning::NegativeCounter(Arc::clone(key), n.0)));
 }
 
-/// The capacity first, then what is added and cut off, and what is deleted last: deleting does not make room for adding.
+/// Applies a list action: capacity first, then additions, then deletions, so that deleting does not make room for adding.
 fn list(key: &Arc<str>, action: &ListAction, server: &mut GameServer, warnings: &mut Vec<Warning>) {
     let Some(list) = server.lists.get_mut(key) else {
         if *action != ListAction::default() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_allocated_and_gets_what_the_request_brings() {
+    fn the_server_is_allocated_with_the_requests_metadata() {
         let mut server = server();
         let request = Request {
             labels: [("mode".into(), "ctf".into())].into(),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counters_capacity_is_set_before_it_counts() {
+    fn a_counters_capacity_is_set_before_its_count() {
         let up = |amount| Some((CounterVerb::Increment, amount));
         for (capacity, change, count) in [
             (None, up(4), 7),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_or_list_is_cut_off_without_a_warning_c2() {
+    fn additions_beyond_the_capacity_are_dropped_without_a_warning_c2() {
         assert_eq!(
             counted(CounterAction {
                 capacity: None,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_only_warns_and_the_rest_applies_c3() {
+    fn an_action_that_does_not_apply_only_warns_c3() {
         let shout = Some((CounterVerb::Unknown("INCREMENT".into()), 1));
         let (counter, warnings) = counted(CounterAction { capacity: Some(5), change: shout });
         assert_eq!(counter, Counter { count: 3, capacity: 5 });
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_the_server_lacks_warn() {
+    fn missing_keys_cause_warnings() {
         let mut server = server();
         let change = Some((CounterVerb::Increment, 1));
         let request = Request {

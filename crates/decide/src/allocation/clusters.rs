@@ -1,14 +1,14 @@
-//! Which cluster a request is sent to next.
+//! Selects the cluster that a multi-cluster request is sent to next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::chance::Chance;
+use crate::random::SeededRandom;
 
-/// A GameServerAllocationPolicy, as far as the choice is concerned.
+/// The fields of a GameServerAllocationPolicy that the selection reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterPolicy {
-    /// `connectionInfo.clusterName`; policies without one are all about one cluster.
+    /// `connectionInfo.clusterName`; policies without one all belong to the same cluster.
     pub cluster: Arc<str>,
     /// `priority`: the lowest number is tried first.
     pub priority: i32,
@@ -16,8 +16,8 @@ pub struct ClusterPolicy {
     pub weight: i32,
 }
 
-/// Picks the next cluster by chance and weight among those of the lowest priority that are not in `tried`, and gives the
-/// policy whose connection is used: the first one that names the cluster. A cluster without weight is never picked.
+/// Picks the next cluster by weighted random choice among those of the lowest priority that are not in `tried`, and returns the
+/// policy whose connection is used: the first one with the cluster's name. A cluster with weight 0 is never picked.
 pub fn next_cluster(
     policies: &[ClusterPolicy],
     tried: &BTreeSet<Arc<str>>,
@@ -34,10 +34,10 @@ pub fn next_cluster(
         cluster.weights += i64::from(policy.weight);
         cluster.policies += 1;
     }
-    // One draw for each cluster tried, so that the same seed gives the same row of clusters.
-    let mut chance = Chance::new(seed);
+    // One draw per tried cluster, so that the same seed leads to the same sequence of clusters.
+    let mut random = SeededRandom::new(seed);
     for _ in tried {
-        chance.next();
+        random.next();
     }
     groups
         .values()
@@ -45,7 +45,7 @@ pub fn next_cluster(
             let open: Vec<&Cluster> =
                 group.iter().filter(|(name, _)| !tried.contains(**name)).map(|(_, c)| c).collect();
             let total: i64 = open.iter().map(|c| c.weight()).sum();
-            let mut draw = chance.below(usize::try_from(total).ok()?)?;
+            let mut draw = random.below(usize::try_from(total).ok()?)?;
             open.into_iter().find(|cluster| {
                 let weight = usize::try_from(cluster.weight()).unwrap_or(0);
                 let is_it = draw < weight;
@@ -56,7 +56,7 @@ pub fn next_cluster(
         .map(|cluster| cluster.first)
 }
 
-/// The policies of one priority that name one cluster.
+/// The policies of one priority and cluster.
 struct Cluster {
     first: usize,
     weights: i64,
@@ -64,7 +64,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Gives the average of the policies' weights, rounded down.
+    /// Returns the average of the policies' weights, rounded down.
     fn weight(&self) -> i64 {
         (self.weights / self.policies).max(0)
     }
@@ -83,7 +83,7 @@ mod tests {
         all.iter().map(one).collect()
     }
 
-    /// The clusters in the order in which they are tried.
+    /// Returns the clusters in the order in which they are tried.
     fn row(policies: &[ClusterPolicy], seed: u64) -> Vec<String> {
         let mut tried = BTreeSet::new();
         let mut row = Vec::new();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn weight_is_the_average_of_a_clusters_policies() {
-        // Cluster `a` weighs (4 + 1) / 2 = 2 and `b` 6: one in four.
+        // Cluster `a` has weight (4 + 1) / 2 = 2 and `b` 6: one in four.
         let all = policies(&[("a", 1, 4), ("b", 1, 6), ("a", 1, 1)]);
         let first = |seed| next_cluster(&all, &BTreeSet::new(), seed);
         let of_a = (0..10_000).filter(|seed| first(*seed) == Some(0)).count();

@@ -1,8 +1,8 @@
-//! The quick way to choose: servers are kept in the order in which requests try them, and each change moves one server.
+//! An index for fast allocation: servers are kept in the order in which requests try them, and each change moves one server.
 //!
-//! Requests come in few shapes, again and again. For each selector that was asked for twice there is a view: the servers that
-//! meet it, in order. A choice is then the first of a view, whatever bounds the selector has, and costs O(log n); a change to
-//! a server is looked at by each view once. A selector seen for the first time is answered by the plain scan.
+//! Requests use few distinct selectors. Each selector that occurred twice gets a view: its matching servers, in order. An
+//! allocation then takes the first server of a view, whatever bounds the selector has, in O(log n); each change to a server
+//! updates every view once. A selector that occurs for the first time is answered by a full scan.
 
 mod sorted;
 mod view;
@@ -15,65 +15,65 @@ use jiff::Timestamp;
 use super::scan::best;
 use super::{Request, Warning, apply};
 use crate::gameserver::{GameServer, NodeLoad};
-use view::{Place, Shape, View};
+use view::{Shape, SlotPosition, View};
 
-/// The most views kept; the one not used for longest makes room. Membership is one bit each of a `u64`.
+/// The maximum number of views; the least recently used one is evicted. Membership is one bit each of a `u64`.
 const MOST_VIEWS: usize = 64;
 
-/// How many shapes are remembered to tell which come again.
+/// The number of selector hashes that are kept to detect repetitions.
 const REMEMBERED: usize = 256;
 
-/// Every game server, ready to be chosen from.
+/// All game servers, indexed for allocation.
 #[derive(Debug, Default)]
 pub struct Index {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     names: BTreeMap<Arc<str>, BTreeMap<Arc<str>, usize>>,
     nodes: BTreeMap<Arc<str>, usize>,
-    /// What packing sorts by; a node that was forgotten has no load until a server is seen on it again.
+    /// The load that Packed sorts by; a removed node has none until a server is observed on it again.
     loads: Vec<Option<NodeLoad>>,
     views: Vec<View>,
-    seen_once: VecDeque<u64>,
-    turn: u64,
+    used_once: VecDeque<u64>,
+    clock: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     server: GameServer,
     node: usize,
-    /// Which views the server is in.
+    /// The views that contain the server, as a bit set.
     views: u64,
 }
 
-/// A server that was chosen, as it is after the allocation.
+/// The allocated server, after the allocation.
 #[derive(Debug)]
 pub struct Picked<'a> {
     /// The server, in the index.
     pub server: &'a GameServer,
-    /// Which selector it met.
+    /// The index of the selector that it matched.
     pub selector: usize,
-    /// Actions that did not apply; the allocation stands all the same.
+    /// Actions that did not apply; the allocation succeeded nevertheless.
     pub warnings: Vec<Warning>,
 }
 
 impl Index {
-    /// Counts the servers.
+    /// Returns the number of servers.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is no server.
+    /// Returns whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives a server by name.
+    /// Returns a server by name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&GameServer> {
         let slot = self.find(namespace, name)?;
         self.slots[slot].as_ref().map(|slot| &slot.server)
     }
 
-    /// Takes in a server that is new or has changed. Servers in every state belong here: they make their node known.
+    /// Inserts or updates a server. Servers in every state belong here: each makes its node known.
     pub fn put(&mut self, server: GameServer) {
         let node = self.node(&server.node);
         match self.find(&server.namespace, &server.name) {
@@ -85,40 +85,40 @@ impl Index {
                 });
                 let names = self.names.entry(Arc::clone(&server.namespace)).or_default();
                 names.insert(Arc::clone(&server.name), slot);
-                self.lift(node);
+                self.detach_node(node);
                 self.loads[node].get_or_insert_default().add(server.state);
                 self.slots[slot] = Some(Slot { server, node, views: 0 });
                 self.enter(slot);
-                self.settle(node);
+                self.attach_node(node);
             }
         }
     }
 
-    /// Takes out a server that is gone.
+    /// Removes a deleted server.
     pub fn remove(&mut self, namespace: &str, name: &str) -> Option<GameServer> {
         let slot = self.names.get_mut(namespace)?.remove(name)?;
         let node = self.slots[slot].as_ref()?.node;
-        self.lift(node);
+        self.detach_node(node);
         self.leave(slot);
         let gone = self.slots[slot].take()?;
         if let Some(load) = &mut self.loads[node] {
             load.remove(gone.server.state);
         }
-        self.settle(node);
+        self.attach_node(node);
         self.free.push(slot);
         Some(gone.server)
     }
 
-    /// Forgets a node that was deleted: its servers are tried last.
+    /// Removes a deleted node: its servers are tried last.
     pub fn forget_node(&mut self, node: &str) {
         if let Some(node) = self.nodes.get(node).copied() {
-            self.lift(node);
+            self.detach_node(node);
             self.loads[node] = None;
-            self.settle(node);
+            self.attach_node(node);
         }
     }
 
-    /// Gives a request its server and makes the request's changes to it; nothing when no server will do.
+    /// Allocates a server for a request and applies the request to it; `None` when no server matches.
     pub fn allocate(&mut self, request: &Request, now: Timestamp) -> Option<Picked<'_>> {
         let (slot, selector) = self.choose(request)?;
         let node = self.slots[slot].as_ref()?.node;
@@ -128,7 +128,7 @@ impl Index {
         Some(Picked { server, selector, warnings })
     }
 
-    /// Gives the server that a request would get, and the selector that it meets.
+    /// Returns the server that a request would get, and the index of the selector that it matches.
     pub fn peek(&mut self, request: &Request) -> Option<(&GameServer, usize)> {
         let (slot, selector) = self.choose(request)?;
         Some((&self.slots[slot].as_ref()?.server, selector))
@@ -138,43 +138,44 @@ impl Index {
         (0..request.selectors.len()).find_map(|i| Some((self.first(request, i)?, i)))
     }
 
-    /// Finds the first server for one of the selectors: in its view if there is one.
+    /// Returns the first server for one of the selectors, from its view if there is one.
     fn first(&mut self, request: &Request, selector: usize) -> Option<usize> {
-        let shape = Shape::of(request, selector);
+        let shape = Shape::from_selector(request, selector);
         let known = self.views.iter().position(|view| view.is(&shape));
         let view = match known {
             Some(view) => view,
             None if self.comes_again(shape.hash) => self.build(&shape),
             None => return self.scan(request, selector),
         };
-        self.turn += 1;
-        self.views[view].used_at = self.turn;
+        self.clock += 1;
+        self.views[view].used_at = self.clock;
         self.views[view].first(request.seed)
     }
 
     fn scan(&self, request: &Request, selector: usize) -> Option<usize> {
-        let seen = self.slots.iter().enumerate();
-        let seen = seen.filter_map(|(index, slot)| Some((index, &slot.as_ref()?.server)));
+        let candidates = self.slots.iter().enumerate();
+        let candidates =
+            candidates.filter_map(|(index, slot)| Some((index, &slot.as_ref()?.server)));
         let load = |index: usize, _: &GameServer| {
             self.slots[index].as_ref().and_then(|slot| self.loads[slot.node])
         };
-        best(request, &request.selectors[selector], seen, load)
+        best(request, &request.selectors[selector], candidates, load)
     }
 
-    /// Whether a shape was seen before; it is remembered if not.
+    /// Returns whether a selector occurred before, and records it.
     fn comes_again(&mut self, hash: u64) -> bool {
-        if let Some(place) = self.seen_once.iter().position(|seen| *seen == hash) {
-            self.seen_once.remove(place);
+        if let Some(place) = self.used_once.iter().position(|known| *known == hash) {
+            self.used_once.remove(place);
             return true;
         }
-        if self.seen_once.len() == REMEMBERED {
-            self.seen_once.pop_front();
+        if self.used_once.len() == REMEMBERED {
+            self.used_once.pop_front();
         }
-        self.seen_once.push_back(hash);
+        self.used_once.push_back(hash);
         false
     }
 
-    /// Makes a view for a shape, in place of the one not used for longest if there are too many.
+    /// Builds a view, evicting the least recently used one if there are too many.
     fn build(&mut self, shape: &Shape<'_>) -> usize {
         let mut view = View::new(shape);
         let oldest = || (0..self.views.len()).min_by_key(|i| self.views[*i].used_at);
@@ -185,10 +186,10 @@ impl Index {
             slot.views &= !bit;
             if view.takes(&slot.server) {
                 slot.views |= bit;
-                view.insert(&slot.server, Place { slot: index, node: slot.node });
+                view.insert(&slot.server, SlotPosition { slot: index, node: slot.node });
             }
         }
-        (0..self.loads.len()).for_each(|node| view.settle(node, self.loads[node]));
+        (0..self.loads.len()).for_each(|node| view.attach_node(node, self.loads[node]));
         match place {
             Some(place) => self.views[place] = view,
             None => self.views.push(view),
@@ -196,12 +197,12 @@ impl Index {
         place.unwrap_or(self.views.len() - 1)
     }
 
-    /// Changes a server, which is on `node` afterwards, and moves it to where it then belongs.
+    /// Changes a server, which is on `node` afterwards, and reindexes it.
     fn change(&mut self, slot: usize, node: usize, change: impl FnOnce(&mut GameServer)) {
         let Some(was) = self.slots[slot].as_ref().map(|slot| slot.node) else { return };
-        self.lift(was);
+        self.detach_node(was);
         if node != was {
-            self.lift(node);
+            self.detach_node(node);
         }
         self.leave(slot);
         if let Some(held) = &mut self.slots[slot] {
@@ -214,41 +215,41 @@ impl Index {
         }
         self.enter(slot);
         if node != was {
-            self.settle(was);
+            self.attach_node(was);
         }
-        self.settle(node);
+        self.attach_node(node);
     }
 
-    /// Puts a server into every view whose selector it meets.
+    /// Adds a server to every view whose selector it matches.
     fn enter(&mut self, slot: usize) {
         let Some(held) = &mut self.slots[slot] else { return };
         for (bit, view) in self.views.iter_mut().enumerate() {
             if view.takes(&held.server) {
                 held.views |= 1 << bit;
-                view.insert(&held.server, Place { slot, node: held.node });
+                view.insert(&held.server, SlotPosition { slot, node: held.node });
             }
         }
     }
 
-    /// Takes a server out of every view that it is in.
+    /// Removes a server from every view that contains it.
     fn leave(&mut self, slot: usize) {
         let Some(held) = &mut self.slots[slot] else { return };
         while held.views != 0 {
             let bit = held.views.trailing_zeros();
             held.views &= held.views - 1;
-            self.views[bit as usize].remove(&held.server, Place { slot, node: held.node });
+            self.views[bit as usize].remove(&held.server, SlotPosition { slot, node: held.node });
         }
     }
 
-    /// Takes a node out of the order of nodes, while its load or its servers change.
-    fn lift(&mut self, node: usize) {
-        self.views.iter_mut().for_each(|view| view.lift(node));
+    /// Detaches a node from the order of nodes, while its load or its servers change.
+    fn detach_node(&mut self, node: usize) {
+        self.views.iter_mut().for_each(|view| view.detach_node(node));
     }
 
-    /// Puts a node back to where it belongs.
-    fn settle(&mut self, node: usize) {
+    /// Attaches a node again at its current position.
+    fn attach_node(&mut self, node: usize) {
         let load = self.loads[node];
-        self.views.iter_mut().for_each(|view| view.settle(node, load));
+        self.views.iter_mut().for_each(|view| view.attach_node(node, load));
     }
 
     fn find(&self, namespace: &str, name: &str) -> Option<usize> {

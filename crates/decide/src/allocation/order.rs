@@ -1,4 +1,4 @@
-//! Which servers are tried first.
+//! The order in which servers are tried.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -6,18 +6,18 @@ use super::Request;
 use crate::fleet::Scheduling;
 use crate::gameserver::{GameServer, NodeLoad, Priority, State};
 
-/// What a node is compared by: more Allocated first, then more Ready, and a node that nobody knows last.
-pub(super) type Busy = Reverse<Option<(u32, u32)>>;
+/// The sort key of a node: more Allocated first, then more Ready, unknown nodes last.
+pub(super) type NodeRank = Reverse<Option<(u32, u32)>>;
 
-/// Turns the load of a node into what it is compared by.
-pub(super) fn busy(load: Option<NodeLoad>) -> Busy {
+/// Returns the sort key of a node's load.
+pub(super) fn node_rank(load: Option<NodeLoad>) -> NodeRank {
     Reverse(load.map(|load| (load.allocated, load.ready)))
 }
 
-/// Compares two servers with the loads of their nodes, the one to be tried first being the lesser.
+/// Compares two servers with the loads of their nodes; the lesser is tried first.
 ///
-/// Packed goes to servers that have players already, then to the busiest node, so that others may empty; Distributed goes by
-/// the priorities alone.
+/// Packed prefers the busiest node, so that others may become empty; Distributed compares by priorities
+/// alone.
 pub(super) fn compare(
     request: &Request,
     (a, a_load): (&GameServer, Option<NodeLoad>),
@@ -26,7 +26,7 @@ pub(super) fn compare(
     let by_node = match request.scheduling {
         Scheduling::Packed => {
             let is_fresh = |server: &GameServer| server.state != State::Allocated;
-            is_fresh(a).cmp(&is_fresh(b)).then_with(|| busy(a_load).cmp(&busy(b_load)))
+            is_fresh(a).cmp(&is_fresh(b)).then_with(|| node_rank(a_load).cmp(&node_rank(b_load)))
         }
         Scheduling::Distributed => Ordering::Equal,
     };
@@ -37,7 +37,7 @@ pub(super) fn compare(
     by_node.then_with(by_priority).then_with(|| a.name.cmp(&b.name))
 }
 
-/// Whether chance alone decides: nothing is asked for that would tell servers apart.
+/// Returns whether the choice is random: nothing in the request distinguishes servers.
 pub(super) fn is_random(scheduling: Scheduling, priorities: &[Priority]) -> bool {
     scheduling == Scheduling::Distributed && priorities.is_empty()
 }

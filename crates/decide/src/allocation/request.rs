@@ -1,41 +1,41 @@
-//! What is asked of an allocation, and what comes of it.
+//! An allocation request and its result.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::fleet::Scheduling;
-use crate::gameserver::{GameServer, Priority, State, Texts};
+use crate::gameserver::{GameServer, Priority, State, StringMap};
 
-/// A GameServerAllocation, checked and with its defaults filled in.
+/// A validated GameServerAllocation with its defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The namespace to look in.
+    /// The namespace to allocate from.
     pub namespace: Arc<str>,
-    /// What the server must be like: the first selector that any server meets wins over the order of the servers.
-    /// `preferred` and `required` arrive here in that order when `selectors` is empty.
+    /// Alternatives: the first selector that any server matches takes precedence over the order of the servers.
+    /// `preferred` and `required` are converted to this list in that order when `selectors` is empty.
     pub selectors: Vec<Selector>,
-    /// Which servers are tried first.
+    /// The order in which matching servers are tried.
     pub priorities: Vec<Priority>,
-    /// How servers are chosen over nodes.
+    /// How servers are distributed over nodes.
     pub scheduling: Scheduling,
     /// Labels to set on the server.
-    pub labels: Texts,
+    pub labels: StringMap,
     /// Annotations to set on the server.
-    pub annotations: Texts,
-    /// What to do to its counters.
+    pub annotations: StringMap,
+    /// Actions on its counters.
     pub counters: BTreeMap<Arc<str>, CounterAction>,
-    /// What to do to its lists.
+    /// Actions on its lists.
     pub lists: BTreeMap<Arc<str>, ListAction>,
-    /// Where chance comes from, for Distributed without priorities.
+    /// The seed of the random choice, for Distributed without priorities.
     pub seed: u64,
 }
 
-/// One of a request's selectors: all of it must hold.
+/// One of a request's selectors: a server must meet all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// `matchLabels`.
-    pub labels: Texts,
+    pub labels: StringMap,
     /// `matchExpressions`.
     pub expressions: Vec<Requirement>,
     /// `gameServerState`: Ready or Allocated.
@@ -50,7 +50,7 @@ impl Default for Selector {
     /// Matches every Ready server.
     fn default() -> Self {
         Self {
-            labels: Texts::new(),
+            labels: StringMap::new(),
             expressions: Vec::new(),
             state: State::Ready,
             counters: BTreeMap::new(),
@@ -62,17 +62,17 @@ impl Default for Selector {
 /// One of a selector's `matchExpressions`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
-    /// The label is there with one of the values.
+    /// The label exists with one of the values.
     In(Arc<str>, Vec<Arc<str>>),
-    /// The label is not there, or has another value.
+    /// The label does not exist, or has another value.
     NotIn(Arc<str>, Vec<Arc<str>>),
-    /// The label is there.
+    /// The label exists.
     Exists(Arc<str>),
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist(Arc<str>),
 }
 
-/// Bounds of one counter. A maximum of 0 on the wire is no maximum here.
+/// Bounds of one counter. A maximum of 0 in the API means no maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CounterBounds {
     /// `minCount`.
@@ -85,10 +85,10 @@ pub struct CounterBounds {
     pub max_available: Option<i64>,
 }
 
-/// Bounds of one list. A maximum of 0 on the wire is no maximum here.
+/// Bounds of one list. A maximum of 0 in the API means no maximum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListBounds {
-    /// `containsValue`; nothing when it is empty on the wire.
+    /// `containsValue`; `None` when it is empty.
     pub contains: Option<Arc<str>>,
     /// `minAvailable`.
     pub min_available: i64,
@@ -96,7 +96,7 @@ pub struct ListBounds {
     pub max_available: Option<i64>,
 }
 
-/// What to do to one counter: the capacity first.
+/// An action on one counter; the capacity is set first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CounterAction {
     /// `capacity`.
@@ -112,11 +112,11 @@ pub enum CounterVerb {
     Increment,
     /// Count down, to 0 at most.
     Decrement,
-    /// A word that upstream lets in and then only warns about.
+    /// An unknown action, which Agones accepts and warns about.
     Unknown(Arc<str>),
 }
 
-/// What to do to one list: the capacity first, then the additions, then the deletions.
+/// An action on one list: the capacity first, then the additions, then the deletions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListAction {
     /// `capacity`.
@@ -127,14 +127,14 @@ pub struct ListAction {
     pub delete: Vec<Arc<str>>,
 }
 
-/// A server that was chosen.
+/// The result of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The server after the allocation: state, labels, annotations, counters and lists.
     pub server: GameServer,
-    /// Which selector it met.
+    /// The index of the selector that it matched.
     pub selector: usize,
-    /// Actions that did not apply; the allocation stands all the same.
+    /// Actions that did not apply; the allocation succeeded nevertheless.
     pub warnings: Vec<Warning>,
 }
 
@@ -145,11 +145,11 @@ pub enum Warning {
     NoCounter(Arc<str>),
     /// The server has no such list.
     NoList(Arc<str>),
-    /// The counter's action has a name that means nothing.
+    /// The counter action is unknown.
     UnknownAction(Arc<str>, Arc<str>),
-    /// The amount or the capacity of a counter is below 0.
+    /// The amount or the capacity of a counter is negative.
     NegativeCounter(Arc<str>, i64),
-    /// The capacity of a list is outside what lists may have.
+    /// The capacity of a list is out of range.
     ListCapacity(Arc<str>, i64),
 }
 
@@ -173,10 +173,10 @@ impl fmt::Display for Warning {
                 write!(f, "counter `{key}`: `{action}` is neither Increment nor Decrement")
             }
             Self::NegativeCounter(key, number) => {
-                write!(f, "counter `{key}`: {number} is below 0")
+                write!(f, "counter `{key}`: {number} is negative")
             }
             Self::ListCapacity(key, capacity) => {
-                write!(f, "list `{key}`: a capacity of {capacity} is not within 0 and 1000")
+                write!(f, "list `{key}`: capacity {capacity} is not between 0 and 1000")
             }
         }
     }

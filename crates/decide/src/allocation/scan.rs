@@ -1,15 +1,15 @@
-//! The plain way to choose: look at every server.
+//! Allocation by scanning all servers.
 //!
-//! It is what the index is held to, and what a single request on files uses.
+//! The reference for the index, and sufficient for a single request on files.
 
 use jiff::Timestamp;
 
 use super::order::{compare, is_random};
 use super::{Allocation, Request, Selector, apply};
-use crate::chance::Chance;
 use crate::gameserver::{GameServer, NodeLoad, Occupancy};
+use crate::random::SeededRandom;
 
-/// Gives a request its server, with the request's changes made to it; nothing when no server will do.
+/// Allocates a server for a request and applies the request to it; `None` when no server matches.
 pub fn allocate(
     request: &Request,
     servers: &[GameServer],
@@ -22,8 +22,8 @@ pub fn allocate(
     Some(Allocation { server, selector, warnings })
 }
 
-/// Finds the server that a request gets, and the selector that it met: the first selector that any server meets decides, and
-/// among its servers the one to be tried first.
+/// Returns the server that a request gets, and the index of the selector that it matches: the first selector with a match
+/// decides, and among its matches the server to try first.
 pub fn choose(
     request: &Request,
     servers: &[GameServer],
@@ -35,7 +35,7 @@ pub fn choose(
     })
 }
 
-/// Finds the server to be tried first among those that meet one selector; `load` tells how busy a server's node is.
+/// Returns the first server among those that match one selector; `load` returns the load of a server's node.
 pub(super) fn best<'a>(
     request: &Request,
     selector: &Selector,
@@ -46,7 +46,7 @@ pub(super) fn best<'a>(
     if is_random(request.scheduling, &request.priorities) {
         let mut found: Vec<_> = found.collect();
         found.sort_unstable_by(|(_, a), (_, b)| a.name.cmp(&b.name));
-        return Some(found[Chance::new(request.seed).below(found.len())?].0);
+        return Some(found[SeededRandom::new(request.seed).below(found.len())?].0);
     }
     let first = found
         .map(|(index, server)| (index, server, load(index, server)))
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_goes_to_the_node_with_most_allocated_then_most_ready() {
+    fn packed_prefers_the_node_with_most_allocated_then_most_ready() {
         let servers = [
             server("a", "one", State::Ready),
             server("b", "two", State::Ready),
@@ -87,20 +87,20 @@ mod tests {
             server("d", "three", State::Ready),
             server("e", "three", State::Ready),
         ];
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         let packed = request(Scheduling::Packed, &[State::Ready]);
         assert_eq!(chosen(&packed, &servers, &nodes), "b");
         let calm = [servers[0].clone(), servers[3].clone(), servers[4].clone()];
-        assert_eq!(chosen(&packed, &calm, &Occupancy::of(&calm)), "d");
+        assert_eq!(chosen(&packed, &calm, &Occupancy::from_servers(&calm)), "d");
         let mut gone = nodes;
-        gone.forget("two");
+        gone.remove_node("two");
         assert_eq!(chosen(&packed, &servers, &gone), "d", "an unknown node is last");
     }
 
     #[test]
-    fn the_first_selector_with_a_match_wins_over_the_order_of_servers() {
+    fn the_first_selector_with_a_match_takes_precedence_over_the_order_of_servers() {
         let servers = [server("a", "n", State::Allocated), server("z", "n", State::Ready)];
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         for (states, name, index) in [
             ([State::Ready, State::Allocated], "z", 0),
             ([State::Allocated, State::Ready], "a", 0),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_decide_within_equal_nodes_and_over_all_when_distributed() {
+    fn priorities_decide_between_equal_nodes_and_over_all_when_distributed() {
         let with = |name: &str, node: &str, count: i64| {
             let mut server = server(name, node, State::Ready);
             server.counters.insert("rooms".into(), Counter { count, capacity: 10 });
@@ -125,7 +125,7 @@ mod tests {
             with("c", "calm", 9),
             server("d", "busy", State::Ready),
         ];
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         let by = |first| vec![Priority::by_available(Source::Counter, "rooms", Some(first))];
         let mut packed = request(Scheduling::Packed, &[State::Ready]);
         packed.priorities = by(First::Smallest);
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn distributed_without_priorities_leaves_it_to_the_seed() {
+    fn distributed_without_priorities_is_random_by_seed() {
         let servers: Vec<_> = (0..5).map(|n| server(&format!("s{n}"), "n", State::Ready)).collect();
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         let with = |seed| Request { seed, ..request(Scheduling::Distributed, &[State::Ready]) };
         let all: BTreeSet<&str> =
             (0..100).map(|seed| chosen(&with(seed), &servers, &nodes)).collect();

@@ -1,10 +1,10 @@
-//! Whether a server is what a selector asks for.
+//! Matches servers against selectors.
 
 use super::{CounterBounds, ListBounds, Requirement, Selector};
-use crate::gameserver::{Counter, GameServer, List, Texts};
+use crate::gameserver::{Counter, GameServer, List, StringMap};
 
 impl Selector {
-    /// Whether all of the selector holds.
+    /// Returns whether a server meets all of the selector.
     pub fn matches(&self, server: &GameServer) -> bool {
         server.state == self.state
             && self.labels.iter().all(|(key, value)| server.labels.get(key) == Some(value))
@@ -12,7 +12,7 @@ impl Selector {
             && self.has_room(server)
     }
 
-    /// Whether a request in `namespace` may have the server by this selector.
+    /// Returns whether the server is available to a request in `namespace` with this selector.
     pub fn takes(&self, namespace: &str, server: &GameServer) -> bool {
         self.matches(server)
             && *server.namespace == *namespace
@@ -20,7 +20,7 @@ impl Selector {
             && !server.is_leaving
     }
 
-    /// Whether the counters and lists are there and within their bounds.
+    /// Returns whether the counters and lists exist and are within their bounds.
     fn has_room(&self, server: &GameServer) -> bool {
         let counter = |(key, bounds): (_, &CounterBounds)| {
             server.counters.get(key).is_some_and(|counter| bounds.hold(*counter))
@@ -33,7 +33,7 @@ impl Selector {
 }
 
 impl Requirement {
-    fn holds(&self, labels: &Texts) -> bool {
+    fn holds(&self, labels: &StringMap) -> bool {
         match self {
             Self::In(key, values) => labels.get(key).is_some_and(|v| values.contains(v)),
             Self::NotIn(key, values) => labels.get(key).is_none_or(|v| !values.contains(v)),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_takes_every_ready_server() {
+    fn an_empty_selector_matches_every_ready_server() {
         let mut one = server();
         assert!(Selector::default().takes("default", &one));
         assert!(!Selector::default().takes("other", &one), "only in its namespace");
@@ -91,7 +91,7 @@ mod tests {
             one.state = state;
             assert_eq!(Selector::default().matches(&one), state == State::Ready, "{state}");
         }
-        one = GameServer { has_deletion_mark: true, ..server() };
+        one = GameServer { has_deletion_timestamp: true, ..server() };
         assert!(!Selector::default().takes("default", &one), "what goes is not given out");
         one = GameServer { is_leaving: true, ..server() };
         assert!(!Selector::default().takes("default", &one), "nor what is about to");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_must_be_there_and_within_its_bounds() {
+    fn a_counter_must_exist_and_be_within_its_bounds() {
         for (min_count, max_count, min_available, max_available, holds) in [
             (0, None, 0, None, true),
             (3, Some(3), 7, Some(7), true),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_must_be_there_within_its_bounds_and_hold_the_value() {
+    fn a_list_must_exist_be_within_its_bounds_and_contain_the_value() {
         for (contains, min_available, max_available, holds) in [
             (None, 0, None, true),
             (Some("bob"), 2, Some(2), true),

@@ -1,70 +1,70 @@
-//! How fast may the size change? As HorizontalPodAutoscaler's `behavior` has it.
+//! Limits how fast the size changes, like the `behavior` of a HorizontalPodAutoscaler.
 //!
-//! First small changes are let be, then the answer settles on what was wanted all through a window, then steps are cut
-//! to what may change in a period. None of these moves the answer past the present size, or further than was wanted.
+//! Small changes are ignored; then the result is stabilized over a window; then steps are limited per period. None of these
+//! moves the result past the current size, or further than the desired size.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::reason::Outcome;
-use super::{Decision, before};
+use super::{ScalingDecision, before};
 
-/// How fast the size may change.
+/// Limits on how fast the size changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behavior {
-    /// Upwards.
+    /// Scaling up.
     pub up: Direction,
-    /// Downwards.
+    /// Scaling down.
     pub down: Direction,
 }
 
-/// How fast the size may change in one direction.
+/// Limits in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// The answer is the one nearest to the present size of all that were given within this window.
+    /// The stabilization window: of all results within it, the one nearest to the current size is used.
     pub window: SignedDuration,
-    /// A change of at most this share of the present size is let be.
+    /// A change of at most this fraction of the current size is ignored.
     pub tolerance: f64,
-    /// Which of the steps holds.
+    /// Which of the steps applies.
     pub select: Select,
-    /// The largest steps.
+    /// The step limits.
     pub steps: Vec<Step>,
 }
 
-/// Which of several steps holds.
+/// Which of several step limits applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Select {
     /// The one that allows the largest change.
     Max,
     /// The one that allows the smallest change.
     Min,
-    /// None: there is no change in this direction.
+    /// None: the direction is disabled.
     Disabled,
 }
 
-/// How much may change within a period.
+/// The largest change within a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// How much.
+    /// The largest change.
     pub change: Change,
     /// The period.
     pub period: SignedDuration,
 }
 
-/// How much may change.
+/// An amount of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// So many units.
+    /// A number of units.
     Units(i64),
-    /// A share of the size at the beginning of the period, in percent.
+    /// A percentage of the size at the beginning of the period.
     Percent(i64),
 }
 
-/// An earlier decision.
+/// A past decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Past {
-    /// When.
+pub struct PastDecision {
+    /// When it was made.
     pub at: Timestamp,
-    /// The size that was wanted, before it was held back.
+    /// The desired size, before limits.
     pub wanted: i64,
     /// The size before.
     pub from: i64,
@@ -72,13 +72,13 @@ pub struct Past {
     pub to: i64,
 }
 
-/// Holds an answer back where it comes too fast.
+/// Holds back a change that is too fast.
 pub(super) fn hold(
-    decision: Decision,
+    decision: ScalingDecision,
     behavior: &Behavior,
-    history: &[Past],
+    history: &[PastDecision],
     now: Timestamp,
-) -> Decision {
+) -> ScalingDecision {
     let (from, wanted) = (decision.from, decision.to);
     let direction = if wanted > from { &behavior.up } else { &behavior.down };
     if wanted == from {
@@ -104,12 +104,12 @@ pub(super) fn hold(
     decision.held(allowed, Outcome::RateLimited { wanted: settled, allowed })
 }
 
-/// Gives what was wanted all through the windows: up to the least, down to the most.
+/// Returns the stabilized size: up to the minimum and down to the maximum of the window.
 fn stabilised(
     behavior: &Behavior,
     from: i64,
     wanted: i64,
-    history: &[Past],
+    history: &[PastDecision],
     now: Timestamp,
 ) -> i64 {
     let since = |window: SignedDuration| {
@@ -121,12 +121,12 @@ fn stabilised(
     from.clamp(least, most)
 }
 
-/// Gives the size that one action may reach.
+/// Returns the size that one action may reach.
 fn rate_limit(
     direction: &Direction,
     is_up: bool,
     from: i64,
-    history: &[Past],
+    history: &[PastDecision],
     now: Timestamp,
 ) -> i64 {
     let reach = |step: &Step| {
@@ -150,7 +150,7 @@ fn rate_limit(
         (Select::Max, true) | (Select::Min, false) => reaches.max(),
         (Select::Min, true) | (Select::Max, false) => reaches.min(),
     };
-    // What changed before may leave nothing for now, but never asks to go back.
+    // Past changes may use up the limit, but never reverse the direction.
     match (limit, is_up) {
         (Some(limit), true) => limit.max(from),
         (Some(limit), false) => limit.min(from),

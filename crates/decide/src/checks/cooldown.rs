@@ -1,13 +1,13 @@
-//! Is it too early after the last action?
+//! The cooldown after an action.
 //!
-//! One pause for both directions; how long it is depends on which way the last action went.
+//! One cooldown holds both directions; its length depends on the direction of the last action.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::reason::Outcome;
-use super::{Decision, after};
+use super::{ScalingDecision, after};
 
-/// How long nothing moves after an action.
+/// How long to wait after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooldown {
     /// After a scale-up.
@@ -16,10 +16,10 @@ pub struct Cooldown {
     pub after_down: SignedDuration,
 }
 
-/// The newest action on a target.
+/// The most recent action on a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAction {
-    /// When it was done.
+    /// When it was carried out.
     pub at: Timestamp,
     /// The size before.
     pub from: i64,
@@ -27,13 +27,13 @@ pub struct LastAction {
     pub to: i64,
 }
 
-/// Keeps the present size while the pause lasts; at its very end it still holds.
+/// Holds the current size during the cooldown, including its last moment.
 pub(super) fn hold(
-    decision: Decision,
+    decision: ScalingDecision,
     cooldown: &Cooldown,
     last: Option<LastAction>,
     now: Timestamp,
-) -> Decision {
+) -> ScalingDecision {
     let Some(last) = last.filter(|_| decision.to != decision.from) else { return decision };
     let pause = if last.to > last.from { cooldown.after_up } else { cooldown.after_down };
     let until = after(last.at, pause);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pause_is_that_of_the_last_action() {
+    fn the_cooldown_is_that_of_the_last_action() {
         let cooldown = Cooldown {
             after_up: SignedDuration::from_secs(60),
             after_down: SignedDuration::from_secs(600),
@@ -68,7 +68,7 @@ mod tests {
             (1, 6, 5, 5, false),  // nothing wanted
         ] {
             let at = Timestamp::from_second(10_000 - ago).unwrap();
-            let decision = Decision::new(5, wanted, vec![]);
+            let decision = ScalingDecision::new(5, wanted, vec![]);
             let last = Some(LastAction { at, from, to });
             let held = hold(decision, &cooldown, last, now);
             assert_eq!((held.to != 5, held.limited), (moves, !moves && wanted != 5), "{ago} s ago");
@@ -76,10 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_never_holds() {
+    fn a_zero_cooldown_never_holds() {
         let none = Cooldown { after_up: SignedDuration::ZERO, after_down: SignedDuration::ZERO };
         let now = Timestamp::from_second(10_000).unwrap();
         let last = Some(LastAction { at: now, from: 1, to: 5 });
-        assert_eq!(hold(Decision::new(5, 9, vec![]), &none, last, now).to, 9);
+        assert_eq!(hold(ScalingDecision::new(5, 9, vec![]), &none, last, now).to, 9);
     }
 }

@@ -1,4 +1,4 @@
-//! Which sizes does the user allow?
+//! The allowed sizes.
 
 /// The smallest and the largest size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,17 +8,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Makes limits; `None` unless 0 <= min <= max.
+    /// Creates limits; `None` unless 0 <= min <= max.
     pub fn new(min: i64, max: i64) -> Option<Self> {
         (0 <= min && min <= max).then_some(Self { min, max })
     }
 
-    /// Moves a size inside.
+    /// Clamps a size.
     pub fn clamp(self, count: i64) -> i64 {
         count.clamp(self.min, self.max)
     }
 
-    /// Gives the nearest allowed size, if this one is not allowed.
+    /// Returns the nearest allowed size, if this one is not allowed.
     pub fn nearest(self, count: i64) -> Option<i64> {
         let nearest = self.clamp(count);
         (nearest != count).then_some(nearest)
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_allow_nothing_cannot_be_made() {
+    fn inverted_limits_are_rejected() {
         assert!(Limits::new(0, 0).is_some());
         assert!(Limits::new(-1, 3).is_none() && Limits::new(4, 3).is_none());
     }

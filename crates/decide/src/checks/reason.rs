@@ -1,4 +1,4 @@
-//! Why a vote and a decision are what they are.
+//! The reasons of votes and decisions.
 
 use std::fmt;
 
@@ -7,36 +7,38 @@ use jiff::Timestamp;
 use super::vote::{Direction, Voter};
 use crate::Reason;
 
-/// Why one check or rule says what it says.
+/// The reason of one check's or rule's vote.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Why {
-    /// How the newest number stands to its target.
+pub enum VoteReason {
+    /// The ratio of the newest value to its target.
     Factor { factor: f64 },
-    /// Enough numbers are within bounds.
+    /// Enough values are within bounds.
     InBounds { within: u64 },
-    /// Too few numbers are within bounds.
+    /// Too few values are within bounds.
     TooFewInBounds { within: u64, trigger: u64 },
-    /// The newest number.
+    /// The newest value.
     Metric { value: f64 },
     /// The size is fixed.
     Fixed { value: i64 },
-    /// The condition of a rule held all through its span.
+    /// The rule's condition held for its whole duration.
     RuleHolds,
-    /// The condition of a rule did not hold all through its span.
+    /// The rule's condition did not hold for its whole duration.
     RuleDoesNotHold,
-    /// The numbers do not reach back over the whole span of a rule.
+    /// The series does not cover the rule's duration.
     SpanNotFull,
-    /// A rule asks for the original size, which is not known.
+    /// The rule asks for the original size, which is unknown.
     NoOriginalCount,
-    /// A check is outside its schedule.
+    /// The check is outside its schedule.
     OutsideSchedule,
-    /// There are no numbers, or only old ones.
+    /// There are no values.
     NoData,
+    /// All values are older than the window.
+    Stale { newest_at: Timestamp },
     /// The source failed.
     Failed { words: String },
 }
 
-impl Reason for Why {
+impl Reason for VoteReason {
     fn code(&self) -> &'static str {
         match self {
             Self::Factor { .. } => "Factor",
@@ -50,12 +52,13 @@ impl Reason for Why {
             Self::NoOriginalCount => "NoOriginalCount",
             Self::OutsideSchedule => "OutsideSchedule",
             Self::NoData => "NoData",
+            Self::Stale { .. } => "Stale",
             Self::Failed { .. } => "Failed",
         }
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for VoteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Factor { factor } => write!(f, "factor is {factor:.6}"),
@@ -65,50 +68,55 @@ impl fmt::Display for Why {
             }
             Self::Metric { value } => write!(f, "metric is {value}"),
             Self::Fixed { value } => write!(f, "fixed value is {value}"),
-            Self::RuleHolds => f.write_str("held all through its span"),
-            Self::RuleDoesNotHold => f.write_str("did not hold all through its span"),
-            Self::SpanNotFull => f.write_str("the series does not reach back over its span"),
-            Self::NoOriginalCount => f.write_str("the original count is not known"),
+            Self::RuleHolds => f.write_str("held for its whole duration"),
+            Self::RuleDoesNotHold => f.write_str("did not hold for its whole duration"),
+            Self::SpanNotFull => f.write_str("the series does not cover its duration"),
+            Self::NoOriginalCount => f.write_str("the original count is unknown"),
             Self::OutsideSchedule => f.write_str("outside its schedule"),
             Self::NoData => f.write_str("no data"),
+            Self::Stale { newest_at } => {
+                write!(f, "stale data: the newest point is of {newest_at}")
+            }
             Self::Failed { words } => write!(f, "the source failed: {words}"),
         }
     }
 }
 
-/// Why a decision is what it is; one for each step that had a say.
+/// The reason of a decision; one for each step that affected it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The policy is off.
+    /// The policy is disabled.
     Disabled,
     /// The policy is outside its schedule.
     OutsideSchedule,
-    /// The present size is not allowed.
+    /// Another autoscaler sizes the target.
+    TargetShared { with: String },
+    /// The current size is outside the limits.
     OutsideLimits { count: i64, nearest: i64 },
-    /// A check that must not fail did, or had no data.
+    /// A check with `onError: fail` failed or had no data.
     CheckFailed { voter: Voter },
-    /// A check without an answer keeps what is there.
+    /// A check without data holds the current size.
     HeldInDoubt { voter: Voter },
-    /// No check takes part now.
-    NobodyVoted,
-    /// The votes settled on no change.
+    /// No check is active.
+    NoVotes,
+    /// The votes resolved to no change.
     NothingWanted { voter: Voter },
     /// A vote won.
     Won { voter: Voter, direction: Direction, count: i64 },
-    /// The vote that won had been cut to the limits.
+    /// The winning vote was limited.
     Cut { voter: Voter },
-    /// The change is too small to be made.
+    /// The change is within the tolerance.
     WithinTolerance { wanted: i64 },
-    /// Something nearer to the present size was wanted a short while ago.
+    /// A size nearer to the current one was desired within the stabilization window.
     Stabilised { wanted: i64, settled: i64 },
-    /// So much may not change at once.
+    /// The change exceeds the rate limit.
     RateLimited { wanted: i64, allowed: i64 },
-    /// The last action was a short while ago.
+    /// The cooldown of the last action has not ended.
     CoolingDown { wanted: i64, until: Timestamp },
 }
 
 impl Outcome {
-    /// Tells whom it is about, for those who know the names.
+    /// Returns the check or rule that the reason is about.
     pub fn voter(&self) -> Option<Voter> {
         match self {
             Self::CheckFailed { voter }
@@ -118,8 +126,9 @@ impl Outcome {
             | Self::Cut { voter } => Some(*voter),
             Self::Disabled
             | Self::OutsideSchedule
+            | Self::TargetShared { .. }
             | Self::OutsideLimits { .. }
-            | Self::NobodyVoted
+            | Self::NoVotes
             | Self::WithinTolerance { .. }
             | Self::Stabilised { .. }
             | Self::RateLimited { .. }
@@ -133,10 +142,11 @@ impl Reason for Outcome {
         match self {
             Self::Disabled => "Disabled",
             Self::OutsideSchedule => "OutsideSchedule",
+            Self::TargetShared { .. } => "TargetShared",
             Self::OutsideLimits { .. } => "OutsideLimits",
             Self::CheckFailed { .. } => "CheckFailed",
             Self::HeldInDoubt { .. } => "HeldInDoubt",
-            Self::NobodyVoted => "NobodyVoted",
+            Self::NoVotes => "NobodyVoted",
             Self::NothingWanted { .. } => "NothingWanted",
             Self::Won { .. } => "Won",
             Self::Cut { .. } => "Cut",
@@ -153,30 +163,31 @@ impl fmt::Display for Outcome {
         match self {
             Self::Disabled => f.write_str("the policy is not enabled"),
             Self::OutsideSchedule => f.write_str("the policy is outside its schedule"),
+            Self::TargetShared { with } => write!(f, "{with} sizes the same target"),
             Self::OutsideLimits { count, nearest } => {
-                write!(f, "{count} is not allowed, {nearest} is the nearest that is")
+                write!(f, "{count} is outside the limits; the nearest allowed count is {nearest}")
             }
-            Self::CheckFailed { .. } => f.write_str("it has no answer and must not fail"),
-            Self::HeldInDoubt { .. } => {
-                f.write_str("it has no answer, so nothing that is there goes")
+            Self::CheckFailed { .. } => f.write_str("returned no data, and its onError is fail"),
+            Self::HeldInDoubt { .. } => f.write_str("returned no data; scale-in is held"),
+            Self::NoVotes => f.write_str("no check is active"),
+            Self::NothingWanted { .. } => {
+                f.write_str("wants no change, and no other check wants more")
             }
-            Self::NobodyVoted => f.write_str("no check takes part now"),
-            Self::NothingWanted { .. } => f.write_str("it wants no change, and nobody wants more"),
             Self::Won { direction, count, .. } => {
                 write!(f, "votes {} to {count}", direction.name())
             }
-            Self::Cut { .. } => f.write_str("it wanted to go further than it may"),
+            Self::Cut { .. } => f.write_str("its change was limited"),
             Self::WithinTolerance { wanted } => {
-                write!(f, "{wanted} is within the tolerance of the present size")
+                write!(f, "{wanted} is within the tolerance of the current count")
             }
             Self::Stabilised { wanted, settled } => {
-                write!(f, "{wanted} is wanted, {settled} was wanted all through the window")
+                write!(f, "wanted {wanted}; stabilized at {settled}")
             }
             Self::RateLimited { wanted, allowed } => {
-                write!(f, "{wanted} is wanted, the rate allows {allowed}")
+                write!(f, "wanted {wanted}; the rate limit allows {allowed}")
             }
             Self::CoolingDown { wanted, until } => {
-                write!(f, "{wanted} is wanted, the last action holds until {until}")
+                write!(f, "wanted {wanted}; cooling down until {until}")
             }
         }
     }

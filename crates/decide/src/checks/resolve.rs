@@ -1,25 +1,25 @@
-//! Which vote wins?
+//! Resolves votes into one decision.
 //!
-//! The one that keeps the most capacity. Within a named group votes for no change do not count unless there are no
-//! others, so that a pair of checks on one number, one for high and one for low, can still scale in.
+//! The vote for the largest capacity wins. Within a named group, votes for no change only count when there are no others, so
+//! that a pair of checks on one metric, one for high and one for low values, can still scale in.
 
 use super::reason::Outcome;
 use super::vote::{Ballot, Direction, Vote, Voter};
-use super::{Decision, OnError, Policy};
+use super::{OnError, Policy, ScalingDecision};
 use crate::rules::Metric;
 
-/// Which votes settle among themselves first.
+/// Votes that are resolved among themselves first.
 #[derive(Clone, Copy, PartialEq)]
 enum Group<'a> {
-    /// The checks that name no group.
-    Nobody,
+    /// The checks without a group.
+    Ungrouped,
     Named(&'a str),
     /// The rules about one metric.
     About(Metric),
 }
 
-/// What is compared: the direction, then the size. Of equal votes the one that was cut wins, so that the order of
-/// checks does not decide whether the answer counts as limited.
+/// The sort key of a vote: the direction, then the size. Of equal votes the limited one wins, so that the order of checks does
+/// not determine whether the decision counts as limited.
 type Strength = (Direction, i64, bool);
 
 fn strength(ballot: &Ballot) -> Strength {
@@ -29,9 +29,9 @@ fn strength(ballot: &Ballot) -> Strength {
     }
 }
 
-/// Settles the votes into one answer.
-pub(super) fn settle(votes: &[Vote], policy: &Policy, count: i64) -> Decision {
-    let keep = |outcome| Decision::new(count, count, vec![outcome]);
+/// Resolves the votes into one decision.
+pub(super) fn resolve(votes: &[Vote], policy: &Policy, count: i64) -> ScalingDecision {
+    let keep = |outcome| ScalingDecision::new(count, count, vec![outcome]);
     let failed = votes.iter().find_map(|vote| match vote {
         Vote::Doubt(voter, _, OnError::Fail) => Some(*voter),
         Vote::Doubt(..) | Vote::Cast(..) | Vote::Absent(..) => None,
@@ -44,15 +44,15 @@ pub(super) fn settle(votes: &[Vote], policy: &Policy, count: i64) -> Decision {
         Vote::Doubt(..) | Vote::Cast(..) | Vote::Absent(..) => None,
     });
     let Some((voter, ballot)) = winner(votes, policy) else {
-        return keep(holder.map_or(Outcome::NobodyVoted, |voter| Outcome::HeldInDoubt { voter }));
+        return keep(holder.map_or(Outcome::NoVotes, |voter| Outcome::HeldInDoubt { voter }));
     };
     match (ballot.direction, holder) {
         (Direction::None, _) => keep(Outcome::NothingWanted { voter }),
-        // A check that cannot say anything may have had a reason to keep what is there, whatever group it is in.
+        // A check without data might have voted for the current size, whatever group it is in.
         (Direction::Down, Some(voter)) => keep(Outcome::HeldInDoubt { voter }),
         (Direction::Up | Direction::Down, _) => {
             let outcome = Outcome::Won { voter, direction: ballot.direction, count: ballot.count };
-            let mut decision = Decision::new(count, ballot.count, vec![outcome]);
+            let mut decision = ScalingDecision::new(count, ballot.count, vec![outcome]);
             if ballot.cut {
                 decision.limited = true;
                 decision.reasons.push(Outcome::Cut { voter });
@@ -62,7 +62,7 @@ pub(super) fn settle(votes: &[Vote], policy: &Policy, count: i64) -> Decision {
     }
 }
 
-/// Finds the vote that wins: first in each group, then among the winners of the groups.
+/// Returns the winning vote: first of each group, then among the winners of the groups.
 fn winner<'a>(votes: &'a [Vote], policy: &Policy) -> Option<(Voter, &'a Ballot)> {
     let mut best: Option<(Voter, &Ballot)> = None;
     for (index, vote) in votes.iter().enumerate() {
@@ -84,14 +84,14 @@ fn group_winner<'a>(
     let (mut moves, mut stays) = (None, None);
     for member in members {
         let Vote::Cast(voter, ballot) = member else { continue };
-        let is_quiet = group != Group::Nobody && ballot.direction == Direction::None;
+        let is_quiet = group != Group::Ungrouped && ballot.direction == Direction::None;
         let best = if is_quiet { &mut stays } else { &mut moves };
         *best = stronger(*best, Some((*voter, ballot)));
     }
     moves.or(stays)
 }
 
-/// Gives the stronger of two votes; of equal ones, the first.
+/// Returns the stronger of two votes; of equal ones, the first.
 fn stronger<'a>(
     a: Option<(Voter, &'a Ballot)>,
     b: Option<(Voter, &'a Ballot)>,
@@ -106,7 +106,7 @@ fn stronger<'a>(
 fn group(voter: Voter, policy: &Policy) -> Group<'_> {
     match voter {
         Voter::Check(index) => match policy.checks[index].group.as_str() {
-            "" => Group::Nobody,
+            "" => Group::Ungrouped,
             name => Group::Named(name),
         },
         Voter::Rule(index) => Group::About(policy.rules[index].metric),

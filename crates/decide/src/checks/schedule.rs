@@ -1,4 +1,4 @@
-//! When does a policy or a check take part?
+//! The schedule of a policy or a check.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -6,32 +6,32 @@ use jiff::{SignedDuration, Timestamp};
 use super::before;
 use crate::cron::Cron;
 
-/// A span that begins again and again. Its first moment belongs to it, its last one does not.
+/// A recurring period. Its start is inclusive, its end exclusive.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// When a span begins.
+    /// When a period starts.
     pub start: Cron,
-    /// How a span ends.
+    /// When a period ends.
     pub ends: Ends,
-    /// Whose clock it goes by.
+    /// The time zone.
     pub zone: TimeZone,
 }
 
-/// How a span ends.
+/// When a period ends.
 #[derive(Clone, Debug)]
 pub enum Ends {
-    /// At the next of these moments.
+    /// At the next of these times.
     At(Cron),
-    /// So long after its beginning.
+    /// After a duration.
     After(SignedDuration),
 }
 
 impl Schedule {
-    /// Tells whether a span is open.
+    /// Returns whether a period is active.
     pub fn is_active(&self, now: Timestamp) -> bool {
         let Some(started) = self.start.last_at_or_before(now, &self.zone) else { return false };
         match &self.ends {
-            // Where both fall on one moment, the end wins: the span that began then is over before it began.
+            // Where start and end coincide, the end wins: the period is empty.
             Ends::At(end) => {
                 end.last_at_or_before(now, &self.zone).is_none_or(|ended| started > ended)
             }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lasting_span_is_half_open() {
+    fn a_period_with_a_duration_is_half_open() {
         for (start, minutes, at, active) in [
             ("*/30 * * * *", 10, "2026-01-05T10:09:59Z", true),
             ("*/30 * * * *", 10, "2026-01-05T10:10:00Z", false),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_goes_by_its_own_clock() {
+    fn a_schedule_uses_its_own_time_zone() {
         let zone = TimeZone::get("America/New_York").unwrap();
         let ends = Ends::After(SignedDuration::from_hours(1));
         let schedule = Schedule { start: cron("0 8 * * *"), ends, zone };

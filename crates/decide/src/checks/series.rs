@@ -1,12 +1,12 @@
-//! What was measured, and which part of it a check looks at.
+//! Metric series and windows on them.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::before;
 
-/// Numbers over time, oldest first. Only numbers: what is not finite was never measured.
+/// Values over time, oldest first. Non-finite values are dropped.
 ///
-/// Moments and values lie apart, because a check searches the former and reads all of the latter.
+/// Times and values are stored apart, because a check searches the former and reads all of the latter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     at: Vec<Timestamp>,
@@ -14,28 +14,30 @@ pub struct Series {
     step: SignedDuration,
 }
 
-/// Which part of a series a check looks at.
+/// The evaluated part of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How long it is; `None` is the newest point alone, however old.
+    /// Its length; `None` is the newest point alone, however old.
     pub length: Option<SignedDuration>,
-    /// How long before now it ends.
+    /// The distance of its end from now.
     pub offset: SignedDuration,
 }
 
-/// What a source answered.
+/// The result of reading a metric.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading<'a> {
-    /// Numbers; maybe none.
+    /// Values; possibly none.
     Series(&'a Series),
-    /// Nothing is known by that name.
+    /// The metric does not exist.
     Missing,
-    /// The source failed, with these words.
+    /// All values are older than the window; the time of the newest.
+    Stale(Timestamp),
+    /// The source failed, with this message.
     Failed(&'a str),
 }
 
 impl Series {
-    /// Makes a series of points in any order. Without a `step`, their usual distance is taken.
+    /// Creates a series of points in any order. Without a `step`, their median distance is used.
     pub fn new(mut points: Vec<(Timestamp, f64)>, step: Option<SignedDuration>) -> Self {
         points.retain(|(_, value)| value.is_finite());
         points.sort_by_key(|(at, _)| *at);
@@ -44,7 +46,7 @@ impl Series {
         Self { at, values, step }
     }
 
-    /// Makes a series of evenly spaced values, of which the last one is at `last_at`.
+    /// Creates a series of evenly spaced values, the last one at `last_at`.
     pub fn even(values: &[f64], step: SignedDuration, last_at: Timestamp) -> Self {
         let count = values.len();
         let moment = |index: usize| {
@@ -55,8 +57,8 @@ impl Series {
         Self::new(points.collect(), Some(step))
     }
 
-    /// Gives the values that a window shows at `now`, oldest first.
-    pub fn seen(&self, window: Window, now: Timestamp) -> &[f64] {
+    /// Returns the values within a window at `now`, oldest first.
+    pub fn observed(&self, window: Window, now: Timestamp) -> &[f64] {
         let end = before(now, window.offset);
         match window.length {
             Some(length) => self.between(before(end, length), end),
@@ -67,10 +69,10 @@ impl Series {
         }
     }
 
-    /// Gives the values since `since`, up to and with `now`.
+    /// Returns the values from `since` to `now`, inclusive.
     pub fn between(&self, since: Timestamp, now: Timestamp) -> &[f64] {
         let until = self.until(now);
-        // A source mostly answers with the window alone, and then there is nothing to search.
+        // A source mostly returns the window alone, so that there is nothing to search.
         let from = match self.at.first() {
             Some(first) if *first >= since => 0,
             Some(_) | None => self.at.partition_point(|at| *at < since),
@@ -78,7 +80,7 @@ impl Series {
         &self.values[from.min(until)..until]
     }
 
-    /// Counts the points that are not after `end`.
+    /// Returns the number of points that are not after `end`.
     fn until(&self, end: Timestamp) -> usize {
         match self.at.last() {
             Some(last) if *last <= end => self.at.len(),
@@ -86,23 +88,28 @@ impl Series {
         }
     }
 
-    /// The moment of the first point.
+    /// Returns the points, oldest first.
+    pub fn points(&self) -> impl Iterator<Item = (Timestamp, f64)> + '_ {
+        self.at.iter().copied().zip(self.values.iter().copied())
+    }
+
+    /// Returns the time of the first point.
     pub fn first_at(&self) -> Option<Timestamp> {
         self.at.first().copied()
     }
 
-    /// The moment of the newest point that is not after `now`.
+    /// Returns the time of the newest point that is not after `now`.
     pub fn newest_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.at[..self.until(now)].last().copied()
     }
 
-    /// The usual distance of two points.
+    /// Returns the usual distance of two points.
     pub fn step(&self) -> SignedDuration {
         self.step
     }
 }
 
-/// Gives the median of the distances between neighbours.
+/// Returns the median of the distances between neighbours.
 fn usual_distance(at: &[Timestamp]) -> SignedDuration {
     let mut gaps: Vec<_> = at.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
     gaps.sort_unstable();
@@ -125,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_both_of_its_ends() {
+    fn a_window_includes_both_ends() {
         let series =
             Series::even(&[1.0, 2.0, 3.0, 4.0, 5.0], SignedDuration::from_secs(10), at(100));
         for (length, offset, wanted) in [
@@ -138,13 +145,13 @@ mod tests {
             (None, 15, &[3.0]),
             (None, 41, &[]),
         ] {
-            let seen = series.seen(window(length, offset), at(100));
-            assert_eq!(seen, wanted, "{length:?} {offset}");
+            let observed = series.observed(window(length, offset), at(100));
+            assert_eq!(observed, wanted, "{length:?} {offset}");
         }
     }
 
     #[test]
-    fn points_come_in_any_order_and_only_numbers_count() {
+    fn points_are_sorted_and_non_finite_values_dropped() {
         let points =
             vec![(at(30), 3.0), (at(10), 1.0), (at(20), f64::NAN), (at(40), f64::INFINITY)];
         let series = Series::new(points, None);
@@ -154,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn moments_beyond_time_are_no_trouble() {
+    fn extreme_times_do_not_overflow() {
         let series = Series::even(&[1.0, 2.0, 3.0], SignedDuration::MAX, Timestamp::MIN);
         let everything = Window { length: Some(SignedDuration::MAX), offset: SignedDuration::MAX };
-        assert_eq!(series.seen(everything, Timestamp::MIN).len(), 3);
+        assert_eq!(series.observed(everything, Timestamp::MIN).len(), 3);
     }
 }

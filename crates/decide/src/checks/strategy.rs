@@ -1,4 +1,4 @@
-//! What do the numbers of a check mean for the size?
+//! Strategies: how the values of a check determine the size.
 
 mod fixed_value;
 mod pass_through;
@@ -11,26 +11,26 @@ pub use pass_through::PassThrough;
 pub use target_value::TargetValue;
 pub use threshold::{Bounds, Threshold, To};
 
-/// One way of turning numbers into a size.
+/// How values determine the size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
-    /// Keeps the newest number near a target, as if every unit carried its share of it.
+    /// Keeps the newest value near a target, assuming that it is proportional to the load per unit.
     TargetValue(TargetValue),
-    /// Moves when enough numbers are within bounds.
+    /// Acts when enough values are within bounds.
     Threshold(Threshold),
-    /// The newest number is the size.
+    /// Uses the newest value as the size.
     PassThrough(PassThrough),
-    /// The size is always the same; no number is needed.
+    /// Uses a constant size; needs no values.
     FixedValue(FixedValue),
 }
 
 impl Strategy {
-    /// Tells whether there is anything to measure.
+    /// Returns whether the strategy reads a metric.
     pub fn needs_numbers(&self) -> bool {
         !matches!(self, Self::FixedValue(_))
     }
 
-    /// Votes, given the numbers in the window, oldest first; `None` when they are needed and there are none.
+    /// Votes on the values in the window, oldest first; `None` when values are needed and there are none.
     pub fn vote(&self, values: &[f64], count: i64) -> Option<Ballot> {
         if let Self::FixedValue(fixed) = self {
             return Some(fixed.vote(count));
@@ -45,17 +45,17 @@ impl Strategy {
     }
 }
 
-/// How far one action may go.
+/// Limits on one action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// At most so many more at once.
+    /// The largest increase.
     pub max_up: Option<i64>,
-    /// At most so many fewer at once.
+    /// The largest decrease.
     pub max_down: Option<i64>,
 }
 
 impl Steps {
-    /// Moves `wanted` to where one action may go from `count`.
+    /// Limits `wanted` to what one action may reach from `count`.
     fn limit(self, wanted: i64, count: i64) -> i64 {
         let lowest = self.max_down.map_or(i64::MIN, |step| count.saturating_sub(step));
         let highest = self.max_up.map_or(i64::MAX, |step| count.saturating_add(step));
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_limit_each_direction_alone() {
+    fn steps_limit_each_direction_separately() {
         for (max_up, max_down, wanted, allowed) in [
             (None, None, 90, 90),
             (Some(2), None, 90, 7),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn no_numbers_is_no_vote_but_for_a_fixed_value() {
+    fn only_a_fixed_value_votes_without_values() {
         let strategies = [
             Strategy::TargetValue(TargetValue {
                 target: 1.0,

@@ -1,4 +1,4 @@
-//! The steps together, by table; what holds for every input is in `properties`.
+//! Table tests of all steps together; property tests are in `properties`.
 
 mod properties;
 
@@ -38,7 +38,7 @@ fn fixed(group: &str, value: i64) -> Check {
     check(group, Strategy::FixedValue(FixedValue { value }))
 }
 
-/// A check whose answer is the number that it reads.
+/// Returns a check whose result is the value that it reads.
 fn reads(group: &str, on_error: OnError) -> Check {
     let strategy = Strategy::PassThrough(PassThrough { steps: Steps::default() });
     Check { on_error, ..check(group, strategy) }
@@ -49,24 +49,32 @@ fn never() -> Schedule {
     Schedule { start: cron.clone(), ends: Ends::At(cron), zone: TimeZone::UTC }
 }
 
-fn seen<'a>(count: i64, checks: &'a [Reading<'a>]) -> Seen<'a> {
-    Seen { count, checks, rules: &[], last_action: None, original_count: None, history: &[] }
+fn observed<'a>(count: i64, checks: &'a [Reading<'a>]) -> TargetObservation<'a> {
+    TargetObservation {
+        count,
+        checks,
+        rules: &[],
+        last_action: None,
+        original_count: None,
+        history: &[],
+        shared_with: None,
+    }
 }
 
-fn codes(decision: &Decision) -> Vec<&'static str> {
+fn codes(decision: &ScalingDecision) -> Vec<&'static str> {
     decision.reasons.iter().map(Reason::code).collect()
 }
 
 #[test]
-fn conflicts_settle_for_the_larger_capacity() {
-    // Present size 5: 9 and 8 vote out, 3 and 2 vote in, 5 votes for no change.
+fn conflicts_resolve_to_the_larger_capacity() {
+    // Current size 5: 9 and 8 vote out, 3 and 2 vote in, 5 votes for no change.
     for (a, b, alone, grouped) in
         [(9, 3, 9, 9), (9, 5, 9, 9), (3, 5, 5, 3), (5, 5, 5, 5), (9, 8, 9, 9), (3, 2, 3, 3)]
     {
         for (group, wanted) in [("", alone), ("a", grouped)] {
             for pair in [[a, b], [b, a]] {
                 let checks = pair.map(|value| fixed(group, value)).to_vec();
-                let decision = decide(&policy(0, 20, checks), &seen(5, &[]), now());
+                let decision = decide(&policy(0, 20, checks), &observed(5, &[]), now());
                 assert_eq!(decision.to, wanted, "{pair:?} in group `{group}`");
             }
         }
@@ -74,7 +82,7 @@ fn conflicts_settle_for_the_larger_capacity() {
 }
 
 #[test]
-fn groups_settle_among_themselves_as_if_there_were_no_groups() {
+fn groups_are_resolved_before_their_winners() {
     for (checks, wanted) in [
         (vec![fixed("a", 5), fixed("a", 5), fixed("b", 2)], 5), // all of `a` is for no change
         (vec![fixed("a", 5), fixed("a", 3), fixed("b", 2)], 3),
@@ -83,13 +91,13 @@ fn groups_settle_among_themselves_as_if_there_were_no_groups() {
         (vec![fixed("a", 3), fixed("b", 5)], 5),
         (vec![], 5),
     ] {
-        let decision = decide(&policy(0, 20, checks.clone()), &seen(5, &[]), now());
+        let decision = decide(&policy(0, 20, checks.clone()), &observed(5, &[]), now());
         assert_eq!(decision.to, wanted, "{checks:?}");
     }
 }
 
 #[test]
-fn a_check_in_doubt_holds_is_ignored_or_fails() {
+fn a_check_without_data_holds_is_ignored_or_fails() {
     use OnError::{Fail, Hold, Ignore};
     let failed = Reading::Failed("timeout");
     let empty = Series::default();
@@ -105,7 +113,7 @@ fn a_check_in_doubt_holds_is_ignored_or_fails() {
             (Fail, 2, "", 5, "CheckFailed"),
         ] {
             let checks = vec![reads(group, on_error), fixed(group, other)];
-            let decision = decide(&policy(0, 20, checks), &seen(5, &[doubt]), now());
+            let decision = decide(&policy(0, 20, checks), &observed(5, &[doubt]), now());
             let what = format!("{on_error:?} and {other} in `{group}`");
             assert_eq!((decision.to, codes(&decision)[0]), (to, code), "{what}");
         }
@@ -113,21 +121,21 @@ fn a_check_in_doubt_holds_is_ignored_or_fails() {
 }
 
 #[test]
-fn whoever_is_outside_its_schedule_does_not_vote() {
+fn a_check_outside_its_schedule_does_not_vote() {
     let asleep = Check { schedule: Some(never()), ..reads("", OnError::Fail) };
     let decision = decide(
         &policy(0, 20, vec![asleep.clone(), fixed("", 2)]),
-        &seen(5, &[Reading::Failed("timeout")]),
+        &observed(5, &[Reading::Failed("timeout")]),
         now(),
     );
     assert_eq!(decision.to, 2);
-    assert_eq!(decision.votes[0], Vote::Absent(Voter::Check(0), Why::OutsideSchedule));
-    let nobody = decide(&policy(0, 20, vec![asleep]), &seen(5, &[]), now());
-    assert_eq!((nobody.to, codes(&nobody)), (5, vec!["NobodyVoted"]));
+    assert_eq!(decision.votes[0], Vote::Absent(Voter::Check(0), VoteReason::OutsideSchedule));
+    let unvoted = decide(&policy(0, 20, vec![asleep]), &observed(5, &[]), now());
+    assert_eq!((unvoted.to, codes(&unvoted)), (5, vec!["NobodyVoted"]));
 }
 
 #[test]
-fn the_steps_come_in_their_order() {
+fn the_steps_are_applied_in_order() {
     let just_now = Some(LastAction { at: now(), from: 1, to: 5 });
     let out = || policy(2, 8, vec![fixed("", 30)]);
     for (policy, count, last_action, to, wanted) in [
@@ -138,9 +146,32 @@ fn the_steps_come_in_their_order() {
         (out(), 5, None, 8, &["Won", "Cut"]),
         (out(), 5, just_now, 5, &["Won", "Cut", "CoolingDown"]),
     ] {
-        let decision = decide(&policy, &Seen { last_action, ..seen(count, &[]) }, now());
+        let decision =
+            decide(&policy, &TargetObservation { last_action, ..observed(count, &[]) }, now());
         assert_eq!((decision.to, codes(&decision).as_slice()), (to, wanted));
         assert_eq!(decision.limited, count != to && to != 30 || wanted.len() > 1, "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_target_that_another_autoscaler_sizes_is_left_alone_whatever_its_size() {
+    let out = policy(2, 8, vec![fixed("", 6)]);
+    for count in [1, 5, 30] {
+        let shared = TargetObservation { shared_with: Some("HPA web"), ..observed(count, &[]) };
+        let decision = decide(&out, &shared, now());
+        assert_eq!((decision.to, codes(&decision).as_slice()), (count, &["TargetShared"][..]));
+        assert_eq!(decision.reasons[0].to_string(), "HPA web sizes the same target");
+    }
+}
+
+#[test]
+fn stale_data_is_doubt_and_says_so() {
+    for (on_error, wanted) in [(OnError::Hold, 5), (OnError::Ignore, 2), (OnError::Fail, 5)] {
+        let policy = policy(1, 9, vec![reads("", on_error), fixed("", 2)]);
+        let readings = [Reading::Stale(now()), Reading::Missing];
+        let decision = decide(&policy, &observed(5, &readings), now());
+        assert_eq!(decision.to, wanted, "{on_error:?}");
+        assert_eq!(decision.votes[0].why().code(), "Stale");
     }
 }
 
@@ -167,7 +198,8 @@ fn rules_about_one_metric_are_one_group() {
         let cpu_series = Series::even(&[cpu; 20], minute, now());
         let memory_series = Series::even(&[memory; 20], minute, now());
         let (c, m) = (Reading::Series(&cpu_series), Reading::Series(&memory_series));
-        let decision = decide(&policy, &Seen { rules: &[c, c, c, m], ..seen(5, &[]) }, now());
+        let decision =
+            decide(&policy, &TargetObservation { rules: &[c, c, c, m], ..observed(5, &[]) }, now());
         assert_eq!(decision.to, to, "cpu {cpu}, memory {memory}");
     }
 }

@@ -1,12 +1,12 @@
-//! What does each check and each rule say?
+//! The votes of checks and rules.
 
 use jiff::Timestamp;
 
-use super::reason::Why;
-use super::{OnError, Policy, Reading, Seen};
+use super::reason::VoteReason;
+use super::{OnError, Policy, Reading, TargetObservation};
 use crate::rules;
 
-/// Which way a vote goes; the order is that of strength.
+/// The direction of a vote, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// Fewer.
@@ -18,7 +18,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Gives the way from one size to another.
+    /// Returns the direction from one size to another.
     pub fn between(from: i64, to: i64) -> Self {
         match to.cmp(&from) {
             std::cmp::Ordering::Less => Self::Down,
@@ -27,7 +27,7 @@ impl Direction {
         }
     }
 
-    /// Names it: `up`, `down`, `none`.
+    /// Returns its name: `up`, `down`, `none`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -37,25 +37,25 @@ impl Direction {
     }
 }
 
-/// What a strategy or a rule wants.
+/// The vote of a strategy or a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ballot {
-    /// Which way, before rounding and limits.
+    /// The direction, before rounding and limits.
     pub direction: Direction,
-    /// The size it wants; without meaning when the direction is `None`.
+    /// The desired size; meaningless when the direction is `None`.
     pub count: i64,
-    /// Whether a limit made it less, or more, than what the numbers say.
+    /// Whether a limit changed the size.
     pub cut: bool,
-    /// Why.
-    pub why: Why,
+    /// The reason.
+    pub why: VoteReason,
 }
 
 impl Ballot {
-    pub(crate) fn new(direction: Direction, count: i64, why: Why) -> Self {
+    pub(crate) fn new(direction: Direction, count: i64, why: VoteReason) -> Self {
         Self { direction, count, cut: false, why }
     }
 
-    pub(crate) fn none(why: Why) -> Self {
+    pub(crate) fn none(why: VoteReason) -> Self {
         Self::new(Direction::None, 0, why)
     }
 
@@ -64,7 +64,7 @@ impl Ballot {
     }
 }
 
-/// Who votes: the number of a check or of a rule.
+/// A voter: the index of a check or of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voter {
     /// A check.
@@ -73,27 +73,27 @@ pub enum Voter {
     Rule(usize),
 }
 
-/// What became of one check or rule.
+/// The result of one check or rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Vote {
     /// It voted.
     Cast(Voter, Ballot),
-    /// It has no say: outside its schedule, or its span is not full.
-    Absent(Voter, Why),
+    /// It does not vote: outside its schedule, or its series is too short.
+    Absent(Voter, VoteReason),
     /// It failed or had no data.
-    Doubt(Voter, Why, OnError),
+    Doubt(Voter, VoteReason, OnError),
 }
 
 impl Vote {
-    /// Tells who.
+    /// Returns the voter.
     pub fn voter(&self) -> Voter {
         match self {
             Self::Cast(voter, _) | Self::Absent(voter, _) | Self::Doubt(voter, ..) => *voter,
         }
     }
 
-    /// Tells why.
-    pub fn why(&self) -> &Why {
+    /// Returns the reason.
+    pub fn why(&self) -> &VoteReason {
         match self {
             Self::Cast(_, ballot) => &ballot.why,
             Self::Absent(_, why) | Self::Doubt(_, why, _) => why,
@@ -101,19 +101,19 @@ impl Vote {
     }
 }
 
-/// Asks every check and every rule. What they want is cut to the limits before anything is compared.
-pub(super) fn all(policy: &Policy, seen: &Seen<'_>, now: Timestamp) -> Vec<Vote> {
+/// Evaluates every check and every rule. Votes are limited before they are compared.
+pub(super) fn all(policy: &Policy, observed: &TargetObservation<'_>, now: Timestamp) -> Vec<Vote> {
     let mut votes = Vec::with_capacity(policy.checks.len() + policy.rules.len());
     for index in 0..policy.checks.len() {
-        votes.push(within(policy, check(policy, seen, index, now)));
+        votes.push(within(policy, check(policy, observed, index, now)));
     }
     for (index, rule) in policy.rules.iter().enumerate() {
-        let reading = seen.rules.get(index).copied().unwrap_or(Reading::Missing);
-        let (count, original) = (seen.count, seen.original_count);
+        let reading = observed.rules.get(index).copied().unwrap_or(Reading::Missing);
+        let (count, original) = (observed.count, observed.original_count);
         let vote = match rules::vote(rule, reading, count, original, now) {
             Ok(Some(ballot)) => Vote::Cast(Voter::Rule(index), ballot),
-            Ok(None) => Vote::Absent(Voter::Rule(index), Why::SpanNotFull),
-            Err(why @ Why::NoOriginalCount) => Vote::Absent(Voter::Rule(index), why),
+            Ok(None) => Vote::Absent(Voter::Rule(index), VoteReason::SpanNotFull),
+            Err(why @ VoteReason::NoOriginalCount) => Vote::Absent(Voter::Rule(index), why),
             Err(why) => Vote::Doubt(Voter::Rule(index), why, policy.on_rule_error),
         };
         votes.push(within(policy, vote));
@@ -121,27 +121,34 @@ pub(super) fn all(policy: &Policy, seen: &Seen<'_>, now: Timestamp) -> Vec<Vote>
     votes
 }
 
-fn check(policy: &Policy, seen: &Seen<'_>, index: usize, now: Timestamp) -> Vote {
+fn check(policy: &Policy, observed: &TargetObservation<'_>, index: usize, now: Timestamp) -> Vote {
     let (voter, check) = (Voter::Check(index), &policy.checks[index]);
     if check.schedule.as_ref().is_some_and(|s| !s.is_active(now)) {
-        return Vote::Absent(voter, Why::OutsideSchedule);
+        return Vote::Absent(voter, VoteReason::OutsideSchedule);
     }
-    let reading = seen.checks.get(index).copied().unwrap_or(Reading::Missing);
+    let reading = observed.checks.get(index).copied().unwrap_or(Reading::Missing);
     let values = match reading {
         _ if !check.strategy.needs_numbers() => &[],
-        Reading::Series(series) => series.seen(check.window, now),
+        Reading::Series(series) => series.observed(check.window, now),
         Reading::Missing => &[],
+        Reading::Stale(newest_at) => {
+            return Vote::Doubt(voter, VoteReason::Stale { newest_at }, check.on_error);
+        }
         Reading::Failed(words) => {
-            return Vote::Doubt(voter, Why::Failed { words: words.to_owned() }, check.on_error);
+            return Vote::Doubt(
+                voter,
+                VoteReason::Failed { words: words.to_owned() },
+                check.on_error,
+            );
         }
     };
-    match check.strategy.vote(values, seen.count) {
+    match check.strategy.vote(values, observed.count) {
         Some(ballot) => Vote::Cast(voter, ballot),
-        None => Vote::Doubt(voter, Why::NoData, check.on_error),
+        None => Vote::Doubt(voter, VoteReason::NoData, check.on_error),
     }
 }
 
-/// Cuts what a vote wants to the limits.
+/// Limits a vote.
 fn within(policy: &Policy, vote: Vote) -> Vote {
     match vote {
         Vote::Cast(voter, ballot) if ballot.direction != Direction::None => {

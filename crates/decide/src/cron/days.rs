@@ -1,18 +1,18 @@
-//! Which days does an expression mean?
+//! The days that an expression matches.
 
 use jiff::civil::{Date, Weekday};
 
-/// The day-of-month and the day-of-week field. A day has to be in both, but where both leave something out, one is
-/// enough: `0 0 1 * FRI` is the first of the month and every Friday.
+/// The day-of-month and the day-of-week field. A day has to match both; where both are restricted, one is enough:
+/// `0 0 1 * FRI` is the first of the month and every Friday.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Days {
     /// Bit 31 is the 31st.
     pub(super) of_month: u64,
-    /// Whether the day-of-month field says `*` or `?`.
+    /// Whether the day-of-month field is `*` or `?`.
     pub(super) any_of_month: bool,
     /// Bit 0 is Sunday.
     pub(super) of_week: u64,
-    /// Whether the day-of-week field says `*` or `?`.
+    /// Whether the day-of-week field is `*` or `?`.
     pub(super) any_of_week: bool,
     /// `L`: the last day of the month.
     pub(super) last: bool,
@@ -27,7 +27,7 @@ pub(super) struct Days {
 }
 
 impl Days {
-    /// Tells whether a date is one of them.
+    /// Returns whether a date matches.
     pub(super) fn contain(&self, date: Date) -> bool {
         let (in_month, in_week) = (self.match_month(date), self.match_week(date));
         if self.any_of_month || self.any_of_week {
@@ -60,7 +60,7 @@ fn has(set: u64, bit: i8) -> bool {
     set & (1 << bit) != 0
 }
 
-/// Finds the Monday to Friday nearest to a day of the month that `date` is in, without leaving the month.
+/// Returns the Monday to Friday nearest to a day of the month of `date`, without leaving the month.
 fn workday_near(date: Date, day: i8) -> i8 {
     let weekday = i32::from(date.weekday().to_sunday_zero_offset());
     let shifted = (weekday + i32::from(day) - i32::from(date.day())).rem_euclid(7);

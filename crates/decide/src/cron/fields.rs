@@ -1,4 +1,4 @@
-//! Reads the five fields of an expression, in either dialect.
+//! Parses the five fields of an expression, in either dialect.
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +25,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] =
     ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-/// One of the five fields: which numbers it takes, and which names stand for them.
+/// One of the five fields: its range and the names of its values.
 struct Field {
     name: &'static str,
     range: RangeInclusive<u32>,
@@ -38,15 +38,15 @@ const DAY: Field = Field { name: "day of month", range: 1..=31, names: &[] };
 const MONTH: Field = Field { name: "month", range: 1..=12, names: &MONTHS };
 const WEEKDAY: Field = Field { name: "day of week", range: 0..=6, names: &WEEKDAYS };
 
-/// The numbers that a field means.
+/// The numbers that a field matches.
 #[derive(Clone, Copy, Default)]
 struct Set {
     bits: u64,
-    /// Whether it leaves nothing out, and says so with `*` or `?`.
+    /// Whether it is unrestricted, written as `*` or `?`.
     any: bool,
 }
 
-/// Reads Agones' dialect.
+/// Parses Agones' dialect.
 pub(super) fn agones(text: &str) -> Result<Times, String> {
     let text = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
@@ -81,7 +81,7 @@ pub(super) fn agones(text: &str) -> Result<Times, String> {
     }))
 }
 
-/// Reads Nomad Autoscaler's dialect.
+/// Parses Nomad Autoscaler's dialect.
 pub(super) fn nomad(text: &str) -> Result<Times, String> {
     let [minute, hour, day, month, weekday] = five(text)?;
     let mut days = Days::default();
@@ -114,7 +114,7 @@ pub(super) fn nomad(text: &str) -> Result<Times, String> {
     }))
 }
 
-/// Reads the pause of `@every`: whole seconds, and at least one.
+/// Parses the interval of `@every`: whole seconds, at least one.
 fn every(pause: &str) -> Result<Times, String> {
     let seconds = duration::parse(pause)?.as_secs();
     Ok(Times::Every(SignedDuration::from_secs(seconds.max(1))))
@@ -128,13 +128,13 @@ fn five(text: &str) -> Result<[&str; 5], String> {
     })
 }
 
-/// Gives what stands between the commas; nothing between two of them is passed over, as both originals do.
+/// Returns the entries between commas; empty ones are skipped, as in both originals.
 fn entries(field: &str) -> impl Iterator<Item = &str> {
     field.split(',').filter(|entry| !entry.is_empty())
 }
 
 impl Field {
-    /// Reads a field as Agones does.
+    /// Parses a field as Agones does.
     fn plain(&self, text: &str) -> Result<Set, String> {
         let mut set = Set::default();
         for entry in entries(text) {
@@ -167,17 +167,17 @@ impl Field {
         Ok(set)
     }
 
-    /// Reads a field of Nomad's dialect that has no letters of its own.
+    /// Parses a field of Nomad's dialect that has no special letters.
     fn listed(&self, text: &str) -> Result<u64, String> {
         let (mut bits, mut any) = (0, false);
         for entry in entries(&text.to_lowercase()) {
             self.add(entry, &mut bits, &mut any)?;
         }
-        // Nomad Autoscaler does not survive a list of nothing, such as `30-10`.
-        if bits == 0 { Err(format!("{} means nothing in `{text}`", self.name)) } else { Ok(bits) }
+        // Nomad Autoscaler crashes on an empty list, such as `30-10`.
+        if bits == 0 { Err(format!("{} matches nothing in `{text}`", self.name)) } else { Ok(bits) }
     }
 
-    /// Adds one entry as Nomad's dialect reads it: a range that runs backwards is empty.
+    /// Adds one entry in Nomad's dialect: a backwards range is empty.
     fn add(&self, entry: &str, bits: &mut u64, any: &mut bool) -> Result<(), String> {
         let (min, max) = (*self.range.start(), *self.range.end());
         if matches!(entry, "*" | "?") {
@@ -214,7 +214,7 @@ impl Field {
         Ok(())
     }
 
-    /// Reads a number or a name as Agones does: any number of digits, names of three letters.
+    /// Parses a number or a name as Agones does: any number of digits, names of three letters.
     fn plain_number(&self, text: &str, names: &[&str]) -> Result<u32, String> {
         let lower = text.to_lowercase();
         if let Some(index) = names.iter().position(|name| lower == name[..3]) {
@@ -223,7 +223,7 @@ impl Field {
         text.parse().map_err(|_| format!("{} cannot be `{text}`", self.name))
     }
 
-    /// Reads a number or a name as Nomad does: one or two digits, names short or whole, Sunday also as 7.
+    /// Parses a number or a name as Nomad does: one or two digits, short or full names, Sunday also as 7.
     fn short_number(&self, text: &str) -> Result<u32, String> {
         let is_named = |name: &&&str| text == **name || text == &name[..3];
         if let Some(index) = self.names.iter().position(|name| is_named(&name)) {
@@ -259,7 +259,7 @@ mod tests {
     use super::super::{Cron, Dialect};
 
     #[test]
-    fn what_a_dialect_does_not_know_is_refused_with_the_field() {
+    fn errors_name_the_field() {
         use Dialect::{Agones, Nomad};
         for (text, dialect, wanted) in [
             ("", Agones, "0 fields"),
@@ -284,18 +284,21 @@ mod tests {
             ("0 0 * * 8", Nomad, "day of week 8"),
             ("0 0 * * 5#6", Nomad, "day of week cannot be `5#6`"),
             ("*/60 * * * *", Nomad, "step outside 1 to 59"),
-            ("30-10 * * * *", Nomad, "minute means nothing"),
-            (", * * * *", Nomad, "minute means nothing"),
+            ("30-10 * * * *", Nomad, "minute matches nothing"),
+            (", * * * *", Nomad, "minute matches nothing"),
             ("001 * * * *", Nomad, "minute cannot be `001`"),
             ("0 0 é * *", Nomad, "day of month cannot be `é`"),
         ] {
-            let said = Cron::parse(text, dialect).unwrap_err();
-            assert!(said.starts_with(&format!("`{text}`: ")) && said.contains(wanted), "{said}");
+            let message = Cron::parse(text, dialect).unwrap_err();
+            assert!(
+                message.starts_with(&format!("`{text}`: ")) && message.contains(wanted),
+                "{message}"
+            );
         }
     }
 
     #[test]
-    fn what_both_originals_let_pass_is_let_pass() {
+    fn entries_that_both_originals_accept_are_accepted() {
         for text in ["0,,30 * * * *", "?  * * * *", "0 0 1-31/2 JAN-dec Mon", "*/5 0-23 * * SUN"] {
             for dialect in [Dialect::Agones, Dialect::Nomad] {
                 assert!(Cron::parse(text, dialect).is_ok(), "{text}");
@@ -305,7 +308,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_reading_panic(text in "[@*?/,#LWlw0-9a-zéß \\-]{0,24}") {
+        fn parsing_never_panics(text in "[@*?/,#LWlw0-9a-zéß \\-]{0,24}") {
             for dialect in [Dialect::Agones, Dialect::Nomad] {
                 let _ = Cron::parse(&text, dialect);
             }

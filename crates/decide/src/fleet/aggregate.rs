@@ -1,4 +1,4 @@
-//! What a set's and a fleet's status say about their servers.
+//! Aggregates servers into the status of a set and a fleet.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use crate::gameserver::{GameServer, State};
 
 type Sums = BTreeMap<Arc<str>, Aggregate>;
 
-/// Counts the servers of a set. Every key of the template is there from the start, so that an autoscaler can scale up from
-/// nothing; keys that only a server has are added.
+/// Aggregates the servers of a set. Every key of the template is included from the start, so that an autoscaler can scale up from
+/// zero; keys that only a server has are added.
 pub fn status(template: &Template, servers: &[impl Borrow<GameServer>]) -> SetStatus {
     let mut counts = SetCounts::default();
     let mut counters = zeros(template.counters.keys());
@@ -35,7 +35,7 @@ pub fn status(template: &Template, servers: &[impl Borrow<GameServer>]) -> SetSt
     SetStatus { counts, counters, lists }
 }
 
-/// Adds the status of a fleet's sets to that of the fleet.
+/// Merges the status of a fleet's sets into that of the fleet.
 pub fn merge<'a>(sets: impl IntoIterator<Item = &'a SetStatus>) -> FleetStatus {
     let mut fleet = FleetStatus::default();
     for set in sets {
@@ -57,7 +57,7 @@ fn sum<'a>(sums: &'a mut Sums, key: &Arc<str>) -> &'a mut Aggregate {
     if !sums.contains_key(key) {
         sums.insert(Arc::clone(key), Aggregate::default());
     }
-    sums.get_mut(key).expect("the key was just seen or put there")
+    sums.get_mut(key).expect("the key was just found or inserted")
 }
 
 impl Aggregate {
@@ -67,7 +67,7 @@ impl Aggregate {
         self.merge(Self { allocated_count, allocated_capacity, count, capacity });
     }
 
-    /// Sums stop at the largest number there is: a capacity without limit is that number already.
+    /// Merges sums, saturating: an unlimited capacity is the largest number.
     fn merge(&mut self, other: Self) {
         self.allocated_count = self.allocated_count.saturating_add(other.allocated_count);
         self.allocated_capacity = self.allocated_capacity.saturating_add(other.allocated_capacity);
@@ -88,9 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_counted_by_state_and_those_going_only_as_going() {
+    fn servers_are_counted_by_state_and_terminating_ones_separately() {
         let mut marked = server("m", State::Ready);
-        marked.has_deletion_mark = true;
+        marked.has_deletion_timestamp = true;
         let servers = [
             server("a", State::Ready),
             server("b", State::Allocated),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_start_with_the_templates_keys_and_take_in_every_state() {
+    fn sums_include_the_templates_keys_and_every_state() {
         let empty = status(&template(), &[] as &[GameServer]);
         assert_eq!(empty.counters.get("rooms"), Some(&Aggregate::default()));
         assert_eq!(empty.lists.get("players"), Some(&Aggregate::default()));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_stop_at_the_largest_number_b10() {
+    fn sums_saturate_b10() {
         let servers =
             [rooms("a", State::Ready, 1, i64::MAX), rooms("b", State::Ready, 1, i64::MAX)];
         let set = status(&template(), &servers);

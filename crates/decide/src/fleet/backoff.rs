@@ -1,27 +1,27 @@
-//! When a server that failed is replaced.
+//! Backoff for replacing failed servers.
 //!
-//! What fails soon after it was made mostly fails again. So each replacement knows how many in a row failed before it, and is itself
-//! replaced the later the more there were: until then it is kept, in its place, so that its pod can be looked at. The first failure
-//! waits for nothing, and one that lived well starts from none again. All of it is in the servers themselves, so that it outlives
-//! whoever decides.
+//! A server that fails soon after its creation will probably fail again. So each replacement knows how many failed in a row before
+//! it, and the more there were, the later it is replaced itself: until then it is retained, so that its pod can be inspected. The
+//! first failure is replaced at once, and a server that ran for long enough resets the count. The count is stored in the servers
+//! themselves, so that it survives a restart of the controller.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::gameserver::GameServer;
 
-/// The least time between a replacement and the next one, after a second failure in a row; each further one doubles it.
+/// The delay after the second failure in a row; each further one doubles it.
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
-/// The longest such time.
+/// The longest delay.
 const LONGEST: SignedDuration = SignedDuration::from_secs(60);
-/// A server that lived for so long lived well. Longer than a server is ever kept, which must not count as life.
+/// A server that ran for this long resets the count. It is longer than any retention, which must not count as running.
 const WELL_AFTER: SignedDuration = SignedDuration::from_secs(120);
 
-/// Returns the moment until which a server is kept once it has failed.
-pub(super) fn kept_until(server: &GameServer) -> Timestamp {
+/// Returns the time until which a failed server is retained.
+pub(super) fn retained_until(server: &GameServer) -> Timestamp {
     server.created_at.saturating_add(delay(server.failed_before)).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns how many in a row have failed, with this one, when it is replaced at `now`.
+/// Returns how many servers failed in a row, including this one, when it is replaced at `now`.
 pub(super) fn failures(server: &GameServer, now: Timestamp) -> u32 {
     let is_young = now.duration_since(server.created_at) < WELL_AFTER;
     if is_young { server.failed_before.saturating_add(1) } else { 0 }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lived_well_starts_from_none() {
+    fn a_server_that_ran_long_enough_resets_the_count() {
         for (age, before, failures_now) in [(0, 0, 1), (60, 5, 6), (119, 2, 3), (120, 9, 0)] {
             let mut failed = server("s", State::Unhealthy);
             failed.created_at = NOW - seconds(age);
@@ -62,13 +62,13 @@ mod tests {
         }
     }
 
-    /// Plays a set whose servers fail `lives_for` after they were made, for ten minutes, and counts the servers that were made.
+    /// Simulates a set whose servers fail `lives_for` after their creation, for ten minutes, and returns the number of created servers.
     fn play(replicas: i32, lives_for: i64, mode: Mode) -> usize {
         let set = ServerSet {
             replicas,
             scheduling: Scheduling::Packed,
             priorities: Vec::new(),
-            has_deletion_mark: false,
+            has_deletion_timestamp: false,
             mode,
         };
         let (mut servers, mut made) = (Vec::new(), 0);
@@ -79,8 +79,8 @@ mod tests {
                 s.state = if is_over { State::Unhealthy } else { State::Ready };
             };
             servers.iter_mut().for_each(fail);
-            let nodes = Occupancy::of(&servers);
-            let pass = reconcile(&set, &servers, &nodes, Limits::of(mode), now);
+            let nodes = Occupancy::from_servers(&servers);
+            let pass = reconcile(&set, &servers, &nodes, Limits::for_mode(mode), now);
             servers.retain(|s| !pass.delete.contains(&s.name));
             for index in 0..pass.create as usize {
                 let mut new = server(&format!("s{made:05}"), State::Ready);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_crashes_in_a_loop_makes_fewer_and_fewer_servers() {
+    fn a_crash_looping_set_creates_fewer_and_fewer_servers() {
         for mode in [Mode::Repaired, Mode::Agones] {
             for lives_for in [0, 1, 4] {
                 let made = play(2, lives_for, mode);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_live_for_minutes_are_replaced_at_once() {
+    fn servers_that_run_for_minutes_are_replaced_at_once() {
         assert_eq!(play(2, 120, Mode::Repaired), 10, "at 0, 120, 240, 360 and 480 s");
         assert_eq!(play(3, 600, Mode::Repaired), 3);
     }

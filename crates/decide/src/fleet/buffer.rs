@@ -1,11 +1,11 @@
-//! A size that leaves so many servers spare beyond the Allocated ones.
+//! The Buffer policy: a number of spare servers beyond the Allocated ones.
 
-use super::size::Found;
+use super::size::PolicySize;
 use super::{Amount, Buffer, Fleet, Reason};
 
-/// Adds the buffer to what is Allocated, within the limits. Every server that is not Allocated counts as spare: one
-/// that is Reserved or not yet Ready too.
-pub(super) fn size(policy: &Buffer, fleet: &Fleet) -> Found {
+/// Adds the buffer to the Allocated servers, within the limits. Every server that is not Allocated counts as spare, including
+/// Reserved and not yet Ready ones.
+pub(super) fn size(policy: &Buffer, fleet: &Fleet) -> PolicySize {
     let allocated = i64::from(fleet.status.allocated);
     let wanted = match policy.size {
         Amount::Count(size) => allocated.saturating_add(size),
@@ -23,10 +23,10 @@ pub(super) fn size(policy: &Buffer, fleet: &Fleet) -> Found {
         to = max;
         reasons.push(Reason::AtMaximum { asked: wanted, max });
     }
-    Found { to: i32::try_from(to).unwrap_or(i32::MAX), limited: to != wanted, reasons }
+    PolicySize { to: i32::try_from(to).unwrap_or(i32::MAX), limited: to != wanted, reasons }
 }
 
-/// Gives the total of which `used` leaves `percent` of a hundred free, rounded up.
+/// Returns the total of which `used` leaves `percent` free, rounded up.
 pub(super) fn total_for(used: i64, percent: i64) -> i64 {
     let left = i128::from((100 - percent).max(1));
     let total = (i128::from(used) * 100 + left - 1).div_euclid(left);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_added_to_what_is_allocated() {
+    fn a_count_is_added_to_the_allocated_servers() {
         for (allocated, to, limited) in
             [(0, 5, false), (3, 8, false), (15, 20, false), (16, 20, true)]
         {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_say_when_they_hold() {
+    fn limits_are_reported_when_they_apply() {
         assert_eq!(check(Amount::Count(2), 4, 10, 1), (4, true));
         assert_eq!(check(Amount::Count(2), 4, 10, 2), (4, false), "just at the minimum is free");
         assert_eq!(check(Amount::Count(2), 0, 10, 0), (2, false), "a minimum of 0 is none");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_numbers_do_not_wrap() {
+    fn huge_numbers_do_not_overflow() {
         assert_eq!(check(Amount::Percent(99), 1, i32::MAX, 30_000_000), (i32::MAX, true));
         assert_eq!(check(Amount::Count(i64::MAX), 1, i32::MAX, i32::MAX), (i32::MAX, true));
     }

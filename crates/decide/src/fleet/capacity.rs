@@ -1,4 +1,4 @@
-//! A size that leaves so much room free in a counter or a list, over all servers.
+//! The Counter and List policies: free capacity in a counter or a list, over all servers.
 
 mod agones;
 mod repaired;
@@ -10,30 +10,30 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::buffer::total_for;
-use super::size::{Found, Observation};
+use super::size::{FleetObservation, PolicySize};
 use super::{Aggregate, Amount, Capacity, Mode, Refusal, deletion_order};
 use crate::gameserver::{Counter, GameServer, Source};
 
-/// Everything that both ways of deciding look at.
+/// The input of both implementations.
 struct Room<'a> {
     source: Source,
     policy: &'a Capacity,
-    seen: Observation<'a>,
-    /// What a new server starts with.
+    observed: FleetObservation<'a>,
+    /// The initial values of a new server.
     template: Counter,
     /// The sums over the fleet, from its status.
     sum: Aggregate,
     now: Timestamp,
 }
 
-/// Decides by a Counter or a List policy.
+/// Sizes a fleet by a Counter or a List policy.
 pub(super) fn size(
     source: Source,
     policy: &Capacity,
-    seen: Observation<'_>,
+    observed: FleetObservation<'_>,
     now: Timestamp,
-) -> Result<Found, Refusal> {
-    let fleet = seen.fleet;
+) -> Result<PolicySize, Refusal> {
+    let fleet = observed.fleet;
     let key = || Arc::clone(&policy.key);
     let (template, sums, name) = match source {
         Source::Counter => {
@@ -49,7 +49,7 @@ pub(super) fn size(
     let template = template.ok_or_else(|| Refusal::NotInTemplate { policy: name, key: key() })?;
     let sum = sums.get(&policy.key).copied();
     let sum = sum.ok_or_else(|| Refusal::NotInStatus { policy: name, key: key() })?;
-    let room = Room { source, policy, seen, template, sum, now };
+    let room = Room { source, policy, observed, template, sum, now };
     match fleet.mode {
         Mode::Agones => room.upstream(),
         Mode::Repaired => room.repaired(),
@@ -57,7 +57,7 @@ pub(super) fn size(
 }
 
 impl<'a> Room<'a> {
-    /// The room that should be free.
+    /// Returns the capacity that should be free.
     fn wanted(&self) -> i64 {
         match self.policy.size {
             Amount::Count(size) => size,
@@ -68,13 +68,13 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// The room that one new server brings.
+    /// Returns the free capacity that one new server adds.
     fn gain(&self) -> i64 {
         self.template.capacity.saturating_sub(self.template.count)
     }
 
-    /// What one server holds of the counter or list.
-    fn of(&self, server: &GameServer) -> Option<Counter> {
+    /// Returns the counter, or the list's length and capacity, of one server.
+    fn value_on(&self, server: &GameServer) -> Option<Counter> {
         match self.source {
             Source::Counter => server.counters.get(&self.policy.key).copied(),
             Source::List => {
@@ -84,13 +84,13 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Walks servers in the order in which they would go.
+    /// Iterates over servers in deletion order.
     fn in_order(
         &self,
         servers: impl Iterator<Item = &'a GameServer>,
     ) -> impl Iterator<Item = &'a GameServer> {
-        let fleet = self.seen.fleet;
-        deletion_order(servers, fleet.scheduling, &fleet.priorities, self.seen.nodes)
+        let fleet = self.observed.fleet;
+        deletion_order(servers, fleet.scheduling, &fleet.priorities, self.observed.nodes)
     }
 
     fn no_room(&self) -> Refusal {
@@ -102,13 +102,13 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Divides and rounds up; both are above 0.
+/// Divides and rounds up; both arguments are positive.
 fn ceil_div(a: i64, b: i64) -> i64 {
     let (a, b) = (i128::from(a), i128::from(b));
     i64::try_from((a + b - 1).div_euclid(b)).unwrap_or(i64::MAX)
 }
 
-/// Adds servers to a size; what is beyond any fleet stays there.
+/// Adds servers to a size, saturating.
 fn plus(replicas: i32, servers: i64) -> i32 {
     let sum = i64::from(replicas).saturating_add(servers);
     i32::try_from(sum).unwrap_or(if sum < 0 { i32::MIN } else { i32::MAX })

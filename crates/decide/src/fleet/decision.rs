@@ -1,4 +1,4 @@
-//! What was decided about a fleet's size, and why.
+//! Decisions about a fleet's size, and their reasons.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// What to do about a fleet's size.
+/// A decision about a fleet's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// `spec.replicas` before.
+pub struct FleetDecision {
+    /// The current `spec.replicas`.
     pub from: i32,
-    /// The size to have, or why the fleet is left as it is.
+    /// The new size, or the reason why the fleet is left unchanged.
     pub outcome: Result<Size, Refusal>,
-    /// Why the size is what it is, in the order in which it was found.
+    /// The reasons for the size, in the order in which they were found.
     pub reasons: Vec<Reason>,
-    /// The moment at which time alone could change the answer.
+    /// The time at which the decision could change without any other change.
     pub wake_at: Option<Timestamp>,
 }
 
-/// A size, and where it came from.
+/// A size and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The new `spec.replicas`.
     pub to: i32,
-    /// Whether a limit kept the answer from what was wanted.
+    /// Whether a limit changed the desired size.
     pub limited: bool,
-    /// Which policy gave the answer: `status.lastAppliedPolicy`.
+    /// The policy that determined the size: `status.lastAppliedPolicy`.
     pub applied: Applied,
 }
 
-/// Which policy gave an answer. `Display` gives the text of `status.lastAppliedPolicy`.
+/// The policy that determined a size. `Display` returns the text of `status.lastAppliedPolicy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The autoscaler's own policy, of this type.
@@ -53,31 +53,31 @@ impl fmt::Display for Applied {
     }
 }
 
-/// Why a policy has no answer. The fleet is left as it is.
+/// The reason why a policy returns no size. The fleet is left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An older autoscaler moves this fleet already.
+    /// An older autoscaler scales this fleet already.
     Owned {
         /// That autoscaler's name.
         by: Arc<str>,
     },
-    /// It is not time for the schedule.
+    /// The schedule is inactive.
     Inactive,
-    /// The fleet's template lacks the counter or list.
+    /// The fleet's template has no such counter or list.
     NotInTemplate {
         /// `Counter` or `List`.
         policy: &'static str,
-        /// The name that was looked for.
+        /// The name of the counter or list.
         key: Arc<str>,
     },
-    /// The fleet's status does not have the counter or list yet.
+    /// The fleet's status has no such counter or list yet.
     NotInStatus {
         /// `Counter` or `List`.
         policy: &'static str,
-        /// The name that was looked for.
+        /// The name of the counter or list.
         key: Arc<str>,
     },
-    /// A new server would bring no room, so no number of servers is enough.
+    /// A new server adds no free capacity, so no number of servers is enough.
     NoRoomPerServer {
         /// `Counter` or `List`.
         policy: &'static str,
@@ -89,18 +89,18 @@ pub enum Refusal {
         /// `Webhook` or `Wasm`.
         policy: &'static str,
     },
-    /// The webhook or Wasm module gave no usable answer.
+    /// The webhook or Wasm module returned no usable reply.
     ReplyFailed {
         /// `Webhook` or `Wasm`.
         policy: &'static str,
-        /// What went wrong.
+        /// The error.
         why: Arc<str>,
     },
-    /// The chain has no entry.
+    /// The chain is empty.
     EmptyChain,
-    /// The autoscaler cannot be read, which only one can be that was stored before it was checked.
+    /// The autoscaler is invalid, which is only possible if it was stored before it was validated.
     Unreadable {
-        /// The fields that cannot be read, and what was expected there.
+        /// The invalid fields, with their errors.
         why: Arc<str>,
     },
 }
@@ -124,8 +124,8 @@ impl crate::Reason for Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owned { by } => write!(f, "the older autoscaler `{by}` moves this fleet"),
-            Self::Inactive => f.write_str("it is not time for the schedule"),
+            Self::Owned { by } => write!(f, "the older autoscaler `{by}` scales this fleet"),
+            Self::Inactive => f.write_str("the schedule is inactive"),
             Self::NotInTemplate { policy, key } => {
                 write!(f, "{} `{key}` is not in the fleet's template", policy.to_lowercase())
             }
@@ -133,12 +133,12 @@ impl fmt::Display for Refusal {
                 write!(f, "{} `{key}` is not in the fleet's status yet", policy.to_lowercase())
             }
             Self::NoRoomPerServer { policy, key } => {
-                write!(f, "a new server brings no room in {} `{key}`", policy.to_lowercase())
+                write!(f, "a new server adds no free capacity in {} `{key}`", policy.to_lowercase())
             }
             Self::NoReply { policy } => write!(f, "no reply from the {}", called(policy)),
             Self::ReplyFailed { policy, why } => write!(f, "the {} failed: {why}", called(policy)),
-            Self::EmptyChain => f.write_str("the chain has no entry"),
-            Self::Unreadable { why } => write!(f, "the autoscaler cannot be read: {why}"),
+            Self::EmptyChain => f.write_str("the chain has no entries"),
+            Self::Unreadable { why } => write!(f, "the autoscaler is invalid: {why}"),
         }
     }
 }
@@ -147,88 +147,88 @@ fn called(policy: &str) -> &'static str {
     if policy == "Wasm" { "Wasm module" } else { "webhook" }
 }
 
-/// Why a size is what it is.
+/// The reason for a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Fewer spare servers, or less room, than wanted.
+    /// Fewer spare servers, or less free capacity, than desired.
     BufferShort {
-        /// What is spare now.
+        /// What is free now.
         spare: i64,
-        /// What should be.
+        /// What should be free.
         wanted: i64,
     },
-    /// Just as much to spare as wanted.
+    /// Exactly the desired buffer is free.
     BufferKept {
-        /// What is spare now.
+        /// What is free now.
         spare: i64,
     },
-    /// More to spare than wanted.
+    /// More than the desired buffer is free.
     BufferAmple {
-        /// What is spare now.
+        /// What is free now.
         spare: i64,
-        /// What should be.
+        /// What should be free.
         wanted: i64,
     },
-    /// The policy's minimum held the size up.
+    /// The size was raised to the policy's minimum.
     AtMinimum {
-        /// What was wanted.
+        /// The desired size.
         asked: i64,
         /// The minimum.
         min: i64,
     },
-    /// The policy's maximum held the size down.
+    /// The size was lowered to the policy's maximum.
     AtMaximum {
-        /// What was wanted.
+        /// The desired size.
         asked: i64,
         /// The maximum.
         max: i64,
     },
-    /// One server has more than the policy's maximum, and one is allowed all the same.
+    /// One server exceeds the policy's maximum, but one is always allowed.
     OneServer {
-        /// What one server has.
+        /// The capacity of one server.
         capacity: i64,
         /// The maximum.
         max: i64,
     },
-    /// Servers that are Allocated or Reserved hold the size up.
+    /// Servers that are Allocated or Reserved prevent a smaller size.
     InUse {
-        /// How many there are.
+        /// The number of such servers.
         servers: i32,
     },
-    /// A percentage of nothing: one server, as upstream answers.
+    /// A percentage of nothing: one server, as in Agones.
     NothingAllocated,
-    /// The webhook or Wasm module gave the size.
+    /// The webhook or Wasm module returned the size.
     Replied {
         /// `Webhook` or `Wasm`.
         policy: &'static str,
     },
-    /// The webhook or Wasm module asked for no change.
+    /// The webhook or Wasm module requested no change.
     RepliedKeep {
         /// `Webhook` or `Wasm`.
         policy: &'static str,
     },
-    /// An earlier entry of the chain had no answer.
+    /// An earlier entry of the chain returned no size.
     Skipped {
         /// The entry's id.
         id: Arc<str>,
-        /// Why it had none.
+        /// The reason.
         because: Box<Refusal>,
     },
-    /// The schedule holds now.
+    /// The schedule is active.
     Active,
-    /// No schedule holds now, so the size stays.
+    /// No schedule is active, so the size is kept.
     Inactive,
-    /// A larger size was wanted lately, so the fleet does not shrink yet.
+    /// A larger size was desired recently, so the fleet does not scale down yet.
     Settling {
-        /// What is wanted now.
+        /// The size desired now.
         asked: i32,
-        /// The moment from which it may be smaller.
+        /// The time from which the fleet may scale down.
         until: Timestamp,
     },
 }
 
 impl Reason {
-    /// Says how what is spare compares with what is wanted.
+    /// Compares the free buffer with the desired one.
     pub(super) fn buffer(spare: i64, wanted: i64) -> Self {
         match spare.cmp(&wanted) {
             Ordering::Less => Self::BufferShort { spare, wanted },
@@ -266,20 +266,28 @@ impl fmt::Display for Reason {
                 write!(f, "{spare} of {wanted} wanted spare")
             }
             Self::BufferKept { spare } => write!(f, "{spare} spare, as wanted"),
-            Self::AtMinimum { asked, min } => write!(f, "asked for {asked}, the minimum is {min}"),
-            Self::AtMaximum { asked, max } => write!(f, "asked for {asked}, the maximum is {max}"),
+            Self::AtMinimum { asked, min } => write!(f, "wanted {asked}, the minimum is {min}"),
+            Self::AtMaximum { asked, max } => write!(f, "wanted {asked}, the maximum is {max}"),
             Self::OneServer { capacity, max } => {
-                write!(f, "one server has {capacity}, the maximum is {max}: one is allowed")
+                write!(
+                    f,
+                    "one server has a capacity of {capacity}, above the maximum of {max}; one server is always allowed"
+                )
             }
             Self::InUse { servers } => write!(f, "{servers} servers are Allocated or Reserved"),
-            Self::NothingAllocated => f.write_str("nothing is allocated to take a percentage of"),
-            Self::Replied { policy } => write!(f, "the {} gave the size", called(policy)),
-            Self::RepliedKeep { policy } => write!(f, "the {} wants no change", called(policy)),
-            Self::Skipped { id, because } => write!(f, "entry `{id}` has no answer: {because}"),
-            Self::Active => f.write_str("it is time for the schedule"),
-            Self::Inactive => f.write_str("it is not time for any schedule, so the size stays"),
+            Self::NothingAllocated => {
+                f.write_str("no server is Allocated, so a percentage is one server")
+            }
+            Self::Replied { policy } => write!(f, "the {} returned the size", called(policy)),
+            Self::RepliedKeep { policy } => write!(f, "the {} requested no change", called(policy)),
+            Self::Skipped { id, because } => write!(f, "entry `{id}` returned no size: {because}"),
+            Self::Active => f.write_str("the schedule is active"),
+            Self::Inactive => f.write_str("no schedule is active, so the size is kept"),
             Self::Settling { asked, until } => {
-                write!(f, "{asked} would do; more was wanted lately, so it stays until {until:.0}")
+                write!(
+                    f,
+                    "{asked} would be enough, but more was wanted recently; scale-down is held until {until:.0}"
+                )
             }
         }
     }

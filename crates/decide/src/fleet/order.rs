@@ -1,6 +1,6 @@
-//! Which servers go first when a fleet shrinks.
+//! The order in which servers are deleted when a fleet scales down.
 //!
-//! A walk rarely needs the whole order, so only as much is sorted as the walk gets to see.
+//! A caller rarely needs the whole order, so it is sorted lazily.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use super::Scheduling;
 use crate::gameserver::{GameServer, Missing, Occupancy, Priority, Rank, State};
 
-/// Gives `servers` in the order in which they would be deleted.
+/// Returns `servers` in deletion order.
 ///
-/// Packed empties the least busy node first, so that nodes fall free. Distributed goes by the priorities over the whole
-/// set, and then by age: the oldest first.
+/// Packed empties the least busy node first, so that nodes become free. Distributed compares priorities over the whole set,
+/// and then age: the oldest first.
 pub fn deletion_order<'a>(
     servers: impl IntoIterator<Item = &'a GameServer>,
     scheduling: Scheduling,
@@ -28,9 +28,9 @@ pub fn deletion_order<'a>(
     groups.into_iter().flat_map(move |group| sorted(group, scheduling, priorities))
 }
 
-/// Groups servers by node: nodes nobody knows first, then the least busy, then by name.
+/// Groups servers by node: unknown nodes first, then the least busy, then by name.
 ///
-/// Upstream leaves the order among servers on unknown nodes to chance; here they go node by node as well.
+/// Agones orders servers on unknown nodes randomly; here they are grouped by node as well.
 fn by_node<'a>(
     servers: impl Iterator<Item = &'a GameServer>,
     nodes: &Occupancy,
@@ -44,7 +44,7 @@ fn by_node<'a>(
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Gives the end of a name as a number. Names of nodes differ at their end, and numbers compare faster than words.
+/// Returns the end of a name as a number. Node names differ at their end, and numbers compare faster than strings.
 fn tail(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let last = &bytes[bytes.len().saturating_sub(8)..];
@@ -58,7 +58,7 @@ fn sorted<'a>(
     priorities: &[Priority],
 ) -> Box<dyn Iterator<Item = &'a GameServer> + 'a> {
     if is_total(&group, scheduling, priorities) {
-        let keys = group.into_iter().map(|server| Key::of(server, scheduling, priorities));
+        let keys = group.into_iter().map(|server| Key::new(server, scheduling, priorities));
         return Box::new(Lazily::new(keys.collect()));
     }
     let mut group = group;
@@ -76,19 +76,19 @@ fn sorted<'a>(
     Box::new(group.into_iter())
 }
 
-/// What a server is compared by where the comparison is sound, found once.
+/// The sort key of a server, where the comparison is a total order.
 struct Key<'a> {
-    /// Whether the server was ever Ready, where that counts, and then the first priority: most are told apart by that, and
-    /// one number compares faster than several.
+    /// Whether the server was ever Ready, where that is compared, followed by the first priority: that distinguishes most
+    /// servers, and one number compares faster than several.
     code: u128,
     others: Box<[Rank]>,
-    /// The age counts only where servers are Distributed.
+    /// The age, which is only compared for Distributed.
     created_at: Option<Timestamp>,
     server: &'a GameServer,
 }
 
 impl<'a> Key<'a> {
-    fn of(server: &'a GameServer, scheduling: Scheduling, priorities: &[Priority]) -> Self {
+    fn new(server: &'a GameServer, scheduling: Scheduling, priorities: &[Priority]) -> Self {
         let mut ranks = priorities.iter().map(|p| p.rank(server));
         let is_packed = scheduling == Scheduling::Packed;
         let is_ready = !(is_packed && server.state.is_before_ready());
@@ -109,7 +109,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Sorts in ever larger pieces, each when it is asked for.
+/// Sorts in ever larger pieces, on demand.
 struct Lazily<'a> {
     keys: Vec<Key<'a>>,
     next: usize,
@@ -157,9 +157,9 @@ fn unready_first(a: &GameServer, b: &GameServer) -> Ordering {
     }
 }
 
-/// Whether the comparison contradicts itself nowhere in this group, and can be read off one key for each server. Two of
-/// upstream's rules can: a server that is neither Ready nor on its way there is compared with both by name, and a
-/// priority without an order skips servers without the key.
+/// Returns whether the comparison is a total order in this group, so that a sort key per server exists. Two of Agones' rules
+/// break it: a server that is neither Ready nor starting is compared with both by name, and a priority without an order skips
+/// servers without the key.
 fn is_total(group: &[&GameServer], scheduling: Scheduling, priorities: &[Priority]) -> bool {
     let skips = priorities.iter().any(|p| p.missing == Missing::Undecided);
     let is_odd = |s: &&GameServer| !s.state.is_before_ready() && s.state != State::Ready;
@@ -169,8 +169,8 @@ fn is_total(group: &[&GameServer], scheduling: Scheduling, priorities: &[Priorit
     !skips && !mixes
 }
 
-/// Sorts by a comparison that may contradict itself: the answer depends on the input alone, and the standard library's right
-/// to panic on such a comparison is not called upon.
+/// Sorts by a comparison that may be inconsistent: the result depends on the input alone, while the standard library may panic on
+/// such a comparison.
 fn merge_sort<T>(items: &mut Vec<T>, compare: &impl Fn(&T, &T) -> Ordering) {
     if items.len() < 2 {
         return;
@@ -215,9 +215,9 @@ mod tests {
         order.map(|s| s.name.to_string()).collect::<Vec<_>>().join(" ")
     }
 
-    /// The order of names, which must not depend on the order of servers.
+    /// Checks the order of names, which must not depend on the order of servers.
     fn check(servers: &[GameServer], how: Scheduling, by: &[Priority], expected: &str) {
-        let nodes = Occupancy::of(servers);
+        let nodes = Occupancy::from_servers(servers);
         let mut turned = servers.to_vec();
         for _ in servers {
             turned.rotate_left(1);
@@ -242,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn packed_takes_servers_on_unknown_nodes_before_all_others() {
+    fn packed_deletes_servers_on_unknown_nodes_first() {
         let servers = [
             on("gone", server("z", State::Ready)),
             on("gone", server("y", State::Ready)),
             on("here", server("a", State::Starting)),
         ];
-        let mut nodes = Occupancy::of(&servers);
-        nodes.forget("gone");
+        let mut nodes = Occupancy::from_servers(&servers);
+        nodes.remove_node("gone");
         assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes), "y z a");
     }
 
     #[test]
-    fn packed_takes_unready_servers_of_a_node_first_then_priorities_then_names() {
+    fn packed_deletes_unready_servers_of_a_node_first_then_by_priorities_then_by_name() {
         let servers = [
             rooms("a", State::Ready, 0, 10),
             rooms("b", State::Ready, 9, 10),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn distributed_takes_the_oldest_first_b1() {
+    fn distributed_deletes_the_oldest_first_b1() {
         let servers = [
             born(30, server("a", State::Ready)),
             born(10, server("b", State::Starting)),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn ascending_takes_the_fullest_first_and_servers_without_the_key_last_b2() {
+    fn ascending_deletes_the_fullest_first_and_servers_without_the_key_last_b2() {
         let servers = [
             born(1, server("none", State::Ready)),
             born(2, rooms("empty", State::Ready, 0, 10)),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_designs_priorities_keep_the_bigger_number() {
+    fn priorities_of_the_first_design_keep_the_larger_number() {
         let servers = [
             rooms("two", State::Ready, 2, 100),
             rooms("nine", State::Ready, 9, 10),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn later_priorities_decide_what_earlier_ones_leave_open() {
+    fn later_priorities_break_ties() {
         let mut servers = [rooms("a", State::Ready, 5, 10), rooms("b", State::Ready, 5, 10)];
         for (server, count) in servers.iter_mut().zip([1, 2]) {
             let seats = crate::gameserver::Counter { count, capacity: 10 };
@@ -321,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_that_contradict_themselves_still_give_one_order_b3() {
+    fn inconsistent_comparisons_still_lead_to_one_order_b3() {
         let cycle = [
             server("a", State::Ready),
             server("b", State::Error),
             server("c", State::Starting),
             server("d", State::Unhealthy),
         ];
-        let nodes = Occupancy::of(&cycle);
+        let nodes = Occupancy::from_servers(&cycle);
         let first = names(&cycle, Scheduling::Packed, &[], &nodes);
         check(&cycle, Scheduling::Packed, &[], &first);
         let skips = [Priority::by_available(Source::Counter, "rooms", None)];
@@ -337,17 +337,17 @@ mod tests {
             born(2, server("b", State::Ready)),
             born(1, rooms("c", State::Ready, 5, 10)),
         ];
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         let first = names(&servers, Scheduling::Distributed, &skips, &nodes);
         check(&servers, Scheduling::Distributed, &skips, &first);
     }
 
     #[test]
-    fn a_long_order_is_the_same_however_far_it_is_read() {
+    fn a_long_order_does_not_depend_on_how_far_it_is_read() {
         let servers: Vec<GameServer> = (0..2000)
             .map(|n| born(n * 7919 % 2003, server(&format!("s{n}"), State::Ready)))
             .collect();
-        let nodes = Occupancy::of(&servers);
+        let nodes = Occupancy::from_servers(&servers);
         let order: Vec<_> =
             deletion_order(&servers, Scheduling::Distributed, &[], &nodes).collect();
         assert_eq!(order.len(), 2000);

@@ -1,17 +1,17 @@
-//! Which Allocated servers are told that their set has become too small for them.
+//! Selects the Allocated servers that are marked as overflow when their set became too small for them.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::{ServerSet, deletion_order};
-use crate::gameserver::{GameServer, Occupancy, State, Texts};
+use crate::gameserver::{GameServer, Occupancy, State, StringMap};
 
-/// Names the servers that get the labels and annotations of `allocationOverflow`, in the order in which they would go.
-/// Servers that carry them already count; nothing is ever taken back.
+/// Returns the names of the servers that get the labels and annotations of `allocationOverflow`, in deletion order. Servers that
+/// have them already count; a mark is never removed.
 pub fn overflow(
     set: &ServerSet,
-    labels: &Texts,
-    annotations: &Texts,
+    labels: &StringMap,
+    annotations: &StringMap,
     servers: &[impl Borrow<GameServer>],
     nodes: &Occupancy,
 ) -> Vec<Arc<str>> {
@@ -31,7 +31,7 @@ pub fn overflow(
         .collect()
 }
 
-fn has_all(has: &Texts, wanted: &Texts) -> bool {
+fn has_all(has: &StringMap, wanted: &StringMap) -> bool {
     wanted.iter().all(|(key, value)| has.get(key) == Some(value))
 }
 
@@ -46,15 +46,17 @@ mod tests {
             replicas,
             scheduling: Scheduling::Packed,
             priorities: Vec::new(),
-            has_deletion_mark: false,
+            has_deletion_timestamp: false,
             mode: Mode::Repaired,
         };
-        let labels: Texts = labels.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect();
-        overflow(&set, &labels, &Texts::new(), servers, &Occupancy::of(servers)).join(" ")
+        let labels: StringMap =
+            labels.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect();
+        overflow(&set, &labels, &StringMap::new(), servers, &Occupancy::from_servers(servers))
+            .join(" ")
     }
 
     #[test]
-    fn as_many_allocated_servers_are_marked_as_are_too_many() {
+    fn the_excess_of_allocated_servers_is_marked() {
         let mut servers = vec![
             server("a", State::Allocated),
             server("b", State::Allocated),

@@ -1,6 +1,6 @@
-//! What an operator asks of a fleet's size.
+//! Policies for a fleet's size.
 //!
-//! Values were checked at the door: a percentage is from 1 to 99, a minimum is at most its maximum.
+//! Values are validated on admission: a percentage is from 1 to 99, a minimum is at most its maximum.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cron::Cron;
 
-/// How a fleet's size is found.
+/// How a fleet's size is determined.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// Spare servers beyond the Allocated ones.
     Buffer(Buffer),
-    /// Spare room in a counter, over all servers.
+    /// Free capacity in a counter, over all servers.
     Counter(Capacity),
-    /// Spare room in a list, over all servers.
+    /// Free capacity in a list, over all servers.
     List(Capacity),
     /// The reply of a webhook.
     Webhook,
     /// The reply of a Wasm module.
     Wasm,
-    /// Another policy, while it is time for it.
+    /// Another policy, while a schedule is active.
     Schedule(Box<Schedule>),
-    /// The first of several policies that has an answer.
+    /// The first of several policies that returns a size.
     Chain(Vec<Link>),
 }
 
 impl Policy {
-    /// Returns the word in `policy.type`.
+    /// Returns the value of `policy.type`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Buffer(_) => "Buffer",
@@ -42,7 +42,7 @@ impl Policy {
         }
     }
 
-    /// Whether a decision by this policy may need the reply of a webhook or Wasm module.
+    /// Returns whether a decision may need the reply of a webhook or Wasm module.
     pub fn may_ask(&self) -> bool {
         match self {
             Self::Webhook | Self::Wasm => true,
@@ -52,7 +52,7 @@ impl Policy {
         }
     }
 
-    /// Whether a decision by this policy may depend on single servers, and not only on the fleet's status.
+    /// Returns whether a decision may depend on single servers, and not only on the fleet's status.
     pub fn reads_servers(&self) -> bool {
         match self {
             Self::Counter(_) | Self::List(_) => true,
@@ -79,7 +79,7 @@ pub struct Buffer {
 pub struct Capacity {
     /// The counter's or list's name.
     pub key: Arc<str>,
-    /// `bufferSize`: room that should be free.
+    /// `bufferSize`: the capacity that should be free.
     pub size: Amount,
     /// `minCapacity`; 0 is none.
     pub min: i64,
@@ -90,18 +90,18 @@ pub struct Capacity {
 /// A number, or a percentage of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// A number.
     Count(i64),
-    /// So many of a hundred.
+    /// A percentage.
     Percent(i64),
 }
 
-/// What a webhook or a Wasm module said.
+/// The reply of a webhook or a Wasm module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// There is none, and none is to be expected, as in files without a review.
+    /// There is none and none is expected, as in files without a review.
     None,
-    /// It was asked and did not give a usable answer, for the reason given.
+    /// It returned no usable reply, with the error.
     Failed(Arc<str>),
     /// `scale: false`.
     Keep,
@@ -116,11 +116,11 @@ pub struct Schedule {
     pub between: Between,
     /// `activePeriod`, when it has a `startCron`.
     pub period: Option<Period>,
-    /// The policy that holds while it is time.
+    /// The policy that applies while the schedule is active.
     pub policy: Policy,
 }
 
-/// The moments outside of which a schedule never holds.
+/// The times outside of which a schedule is never active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between {
     /// `start`.
@@ -129,14 +129,14 @@ pub struct Between {
     pub end: Option<Timestamp>,
 }
 
-/// When, again and again, a schedule holds.
+/// The recurring period in which a schedule is active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
     /// `startCron`, in Agones' dialect.
     pub start: Cron,
     /// `timezone`; UTC when it is empty.
     pub zone: TimeZone,
-    /// `duration`; nothing is for ever.
+    /// `duration`; `None` is forever.
     pub duration: Option<SignedDuration>,
 }
 
@@ -145,7 +145,7 @@ pub struct Period {
 pub struct Link {
     /// `id`.
     pub id: Arc<str>,
-    /// What it asks for.
+    /// Its policy.
     pub policy: Policy,
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_needs_what_the_policies_inside_it_need() {
+    fn a_policy_needs_the_inputs_of_nested_policies() {
         let buffer = || Policy::Buffer(Buffer { size: Amount::Count(1), min: 0, max: 9 });
         let (size, key) = (Amount::Count(1), "rooms".into());
         let list = || Policy::List(Capacity { key: Arc::clone(&key), size, min: 0, max: 9 });

@@ -1,4 +1,4 @@
-//! What one pass over a set of game servers creates and deletes.
+//! Reconciles a set of game servers: which ones are created and deleted in one pass.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Mode, Scheduling, backoff, deletion_order};
 use crate::gameserver::{Event, GameServer, Occupancy, Priority, State};
 
-/// A GameServerSet, as far as its size is concerned.
+/// The fields of a GameServerSet that its size depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSet {
     /// `spec.replicas`.
@@ -18,74 +18,74 @@ pub struct ServerSet {
     /// `spec.priorities`.
     pub priorities: Vec<Priority>,
     /// Whether the set itself is being deleted: then nothing is created.
-    pub has_deletion_mark: bool,
-    /// Whose results its fleet gets.
+    pub has_deletion_timestamp: bool,
+    /// The compatibility mode of its fleet.
     pub mode: Mode,
 }
 
-/// How much one pass may do.
+/// Limits of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most servers created in a pass.
+    /// The maximum number of creations.
     pub creations: u32,
-    /// The most servers deleted in a pass.
+    /// The maximum number of deletions.
     pub deletions: u32,
-    /// The most servers of the set that wait for their pod.
+    /// The maximum number of servers of the set without a running pod.
     pub pending: u32,
 }
 
-/// What one pass does.
+/// The result of one pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {
-    /// How many servers to create.
+    /// The number of servers to create.
     pub create: u32,
-    /// For the first of them, how many in a row failed before it took their place. The others replace nothing that failed.
+    /// For the first of them, how many servers failed in a row before it. The others do not replace a failed server.
     pub failed_before: Vec<u32>,
-    /// The names of the servers to tell to shut down, in order.
+    /// The names of the servers to shut down, in order.
     pub delete: Vec<Arc<str>>,
-    /// The servers that failed and are kept for a while, with a replacement to follow.
-    pub kept: Vec<Kept>,
-    /// Whether a limit left something for another pass, to follow at once.
+    /// Failed servers that are retained for a while and replaced later.
+    pub retained: Vec<RetainedServer>,
+    /// Whether a limit left work for another pass, which follows at once.
     pub is_partial: bool,
-    /// The moment at which time alone could change the answer.
+    /// The time at which the result could change without any other change.
     pub wake_at: Option<Timestamp>,
 }
 
-/// A server that failed soon after it was made, like others before it.
+/// A server that failed soon after its creation, like others before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct RetainedServer {
     /// Its name.
     pub name: Arc<str>,
-    /// How many in a row have failed, with this one.
+    /// How many servers failed in a row, including this one.
     pub failures: u32,
-    /// The moment at which it is replaced.
+    /// The time at which it is replaced.
     pub until: Timestamp,
 }
 
 impl Reconciliation {
-    /// Returns when the next pass follows though nothing changes: at once where a limit left something to do. Where a limit
-    /// leaves nothing to do at all, a change has to come first.
+    /// Returns when the next pass follows without a change: at once where a limit left work. Where a limit allows no work at all,
+    /// a change has to come first.
     pub fn requeue_at(&self, now: Timestamp) -> Option<Timestamp> {
         let did_something = self.create > 0 || !self.delete.is_empty();
         if self.is_partial && did_something { Some(now) } else { self.wake_at }
     }
 }
 
-/// Returns the state that tells a server of a set to shut down; `None` for one that is in use by now, or goes already.
+/// Returns the state that shuts a server down; `None` for one that is in use by now, or terminating already.
 pub fn shutdown(server: &GameServer) -> Option<State> {
     let is_free = server.is_deletable() && !server.is_being_deleted();
     server.state.after(Event::SetDeletes).filter(|_| is_free)
 }
 
 impl Limits {
-    /// What upstream's default installation sets.
+    /// The defaults of Agones' installation.
     pub const AGONES: Self = Self { creations: 64, deletions: 64, pending: 5000 };
 
-    /// Ours: as much as there is to do, but not more pods than that waiting for a node.
+    /// Our defaults: unlimited, except for the number of pending pods.
     pub const WHOLE: Self = Self { creations: u32::MAX, deletions: u32::MAX, pending: 5000 };
 
-    /// Gives the limits that go with whose results are wanted.
-    pub fn of(mode: Mode) -> Self {
+    /// Returns the limits of a mode.
+    pub fn for_mode(mode: Mode) -> Self {
         match mode {
             Mode::Repaired => Self::WHOLE,
             Mode::Agones => Self::AGONES,
@@ -93,22 +93,22 @@ impl Limits {
     }
 }
 
-/// How long a server in state Error is kept, so that someone may look at it.
+/// How long a server in state Error is retained for inspection.
 const ERROR_KEPT_FOR: SignedDuration = SignedDuration::from_secs(30);
 
-/// Whether a server is lost: its set deletes it and makes another.
-pub(super) fn is_written_off(server: &GameServer, now: Timestamp) -> bool {
-    written_off_at(server).is_some_and(|at| at <= now)
+/// Returns whether a server is lost: its set deletes and replaces it.
+pub(super) fn is_lost(server: &GameServer, now: Timestamp) -> bool {
+    lost_at(server).is_some_and(|at| at <= now)
 }
 
-/// Returns the moment from which a server that failed is replaced; `None` for one that did not fail.
-fn written_off_at(server: &GameServer) -> Option<Timestamp> {
-    let kept_until = backoff::kept_until(server);
+/// Returns the time from which a failed server is replaced; `None` for one that did not fail.
+fn lost_at(server: &GameServer) -> Option<Timestamp> {
+    let retained_until = backoff::retained_until(server);
     match server.state {
-        State::Unhealthy => Some(kept_until),
+        State::Unhealthy => Some(retained_until),
         State::Error => {
             let end = |at: Timestamp| at.saturating_add(ERROR_KEPT_FOR).unwrap_or(Timestamp::MAX);
-            Some(server.errored_at.map_or(kept_until, |at| end(at).max(kept_until)))
+            Some(server.errored_at.map_or(retained_until, |at| end(at).max(retained_until)))
         }
         State::PortAllocation
         | State::Creating
@@ -123,7 +123,7 @@ fn written_off_at(server: &GameServer) -> Option<Timestamp> {
     }
 }
 
-/// Decides what one pass over the servers of a set does. A server that is Allocated or Reserved is never named.
+/// Reconciles the servers of a set. A server that is Allocated or Reserved is never deleted.
 pub fn reconcile(
     set: &ServerSet,
     servers: &[impl Borrow<GameServer>],
@@ -134,24 +134,24 @@ pub fn reconcile(
     let (free, in_use): (Vec<&GameServer>, Vec<_>) =
         servers.iter().map(Borrow::borrow).partition(|s| s.is_deletable());
     let free = free.into_iter().filter(|s| !s.is_being_deleted());
-    let (lost, candidates): (Vec<_>, Vec<_>) = free.partition(|s| is_written_off(s, now));
+    let (lost, candidates): (Vec<_>, Vec<_>) = free.partition(|s| is_lost(s, now));
     let target = usize::try_from(set.replicas).unwrap_or(0);
-    let kept = target.saturating_sub(in_use.len()).min(candidates.len());
-    let up = in_use.len() + kept;
+    let retained = target.saturating_sub(in_use.len()).min(candidates.len());
+    let up = in_use.len() + retained;
     let is_pending = |s: &&&GameServer| s.state.is_before_pod_runs() || s.state == State::Error;
     let pending = candidates.iter().filter(is_pending).count();
 
-    let mut excess = candidates.len() - kept;
+    let mut excess = candidates.len() - retained;
     if set.mode == Mode::Agones {
-        // Upstream counts a lost server as one less to remove, and finishes in the next pass.
+        // Agones counts a lost server as one less to remove, and finishes in the next pass.
         excess = excess.saturating_sub(lost.len());
     }
     let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, nodes);
     let most = limits.deletions as usize;
     let mut is_partial = lost.len().saturating_add(excess) > most;
     let lost: Vec<&GameServer> = order(lost).take(most).collect();
-    let (wake_at, waiting) = (wake_at(&candidates, now), kept_ones(&candidates, now));
-    // Most passes remove nothing, and then the order is of no interest.
+    let (wake_at, waiting) = (wake_at(&candidates, now), retained_servers(&candidates, now));
+    // Most passes delete nothing and do not need the order.
     let candidates = if excess == 0 { Vec::new() } else { candidates };
     let (failed, well): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|s| s.state == State::Unhealthy);
@@ -159,18 +159,18 @@ pub fn reconcile(
     let all = lost.iter().copied().chain(surplus).take(most);
     let delete: Vec<Arc<str>> = all.map(|s| Arc::clone(&s.name)).collect();
 
-    let lacking = if set.has_deletion_mark { 0 } else { target.saturating_sub(up) };
+    let lacking = if set.has_deletion_timestamp { 0 } else { target.saturating_sub(up) };
     let room = (limits.pending as usize).saturating_sub(pending);
     let create = lacking.min(limits.creations as usize).min(room);
     is_partial |= create < lacking;
     let failed_before = replaced(&lost, create, now);
     let create = u32::try_from(create).unwrap_or(u32::MAX);
-    let kept = if excess == 0 { waiting } else { Vec::new() };
-    Reconciliation { create, failed_before, delete, kept, is_partial, wake_at }
+    let retained = if excess == 0 { waiting } else { Vec::new() };
+    Reconciliation { create, failed_before, delete, retained, is_partial, wake_at }
 }
 
-/// Says for each server that takes the place of one that failed young how many failed before it. The worst come first, so that none is
-/// forgotten where fewer are made than went.
+/// Returns the failure count for each server that replaces one that failed early. The highest come first, so that none is lost
+/// where fewer servers are created than deleted.
 fn replaced(lost: &[&GameServer], create: usize, now: Timestamp) -> Vec<u32> {
     let mut failures: Vec<u32> = lost.iter().map(|s| backoff::failures(s, now)).collect();
     failures.sort_unstable_by(|a, b| b.cmp(a));
@@ -178,20 +178,20 @@ fn replaced(lost: &[&GameServer], create: usize, now: Timestamp) -> Vec<u32> {
     failures
 }
 
-/// Lists the servers that failed and are not replaced yet.
-fn kept_ones(candidates: &[&GameServer], now: Timestamp) -> Vec<Kept> {
+/// Returns failed servers that are not replaced yet.
+fn retained_servers(candidates: &[&GameServer], now: Timestamp) -> Vec<RetainedServer> {
     let failed = candidates.iter().filter(|s| s.state == State::Unhealthy);
-    let kept = failed.map(|s| Kept {
+    let retained = failed.map(|s| RetainedServer {
         name: Arc::clone(&s.name),
         failures: backoff::failures(s, now),
-        until: backoff::kept_until(s),
+        until: backoff::retained_until(s),
     });
-    kept.collect()
+    retained.collect()
 }
 
-/// Finds the moment at which the first of those that are kept for now is written off.
+/// Returns the time at which the first of the retained servers is lost.
 fn wake_at(candidates: &[&GameServer], now: Timestamp) -> Option<Timestamp> {
-    candidates.iter().filter_map(|server| written_off_at(server)).filter(|at| *at > now).min()
+    candidates.iter().filter_map(|server| lost_at(server)).filter(|at| *at > now).min()
 }
 
 #[cfg(test)]
@@ -202,12 +202,12 @@ mod tests {
     fn set(replicas: i32, mode: Mode) -> ServerSet {
         let priorities = Vec::new();
         let scheduling = Scheduling::Packed;
-        ServerSet { replicas, scheduling, priorities, has_deletion_mark: false, mode }
+        ServerSet { replicas, scheduling, priorities, has_deletion_timestamp: false, mode }
     }
 
     fn pass(set: &ServerSet, servers: &[GameServer]) -> (u32, String, bool) {
-        let nodes = Occupancy::of(servers);
-        let done = reconcile(set, servers, &nodes, Limits::of(set.mode), NOW);
+        let nodes = Occupancy::from_servers(servers);
+        let done = reconcile(set, servers, &nodes, Limits::for_mode(set.mode), NOW);
         (done.create, done.delete.join(" "), done.is_partial)
     }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pass_follows_at_once_only_where_this_one_did_something() {
+    fn another_pass_follows_at_once_only_after_progress() {
         let later = NOW + SignedDuration::from_secs(9);
         for (create, delete, is_partial, wanted) in [
             (0, 0, false, Some(later)),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_in_use_or_goes_already_is_not_told_to_shut_down() {
+    fn a_server_in_use_or_terminating_is_not_shut_down() {
         for (state, is_marked, wanted) in [
             (State::Ready, false, Some(State::Shutdown)),
             (State::Starting, false, Some(State::Shutdown)),
@@ -251,13 +251,13 @@ mod tests {
             (State::Allocated, true, None),
         ] {
             let mut server = server("a", state);
-            server.has_deletion_mark = is_marked;
+            server.has_deletion_timestamp = is_marked;
             assert_eq!(shutdown(&server), wanted, "{state} {is_marked}");
         }
     }
 
     #[test]
-    fn a_set_is_filled_up_and_cut_down() {
+    fn a_set_is_scaled_up_and_down() {
         let servers = many(3, State::Ready);
         for mode in [Mode::Agones, Mode::Repaired] {
             assert_eq!(pass(&set(5, mode), &servers), (2, String::new(), false));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_in_use_are_never_named_and_count_towards_the_target() {
+    fn servers_in_use_are_never_deleted_and_count_towards_the_target() {
         let servers = [
             server("a", State::Allocated),
             server("r", State::Reserved),
@@ -281,15 +281,15 @@ mod tests {
     }
 
     #[test]
-    fn servers_on_their_way_out_count_nowhere() {
+    fn terminating_servers_are_not_counted() {
         let mut marked = server("m", State::Allocated);
-        marked.has_deletion_mark = true;
+        marked.has_deletion_timestamp = true;
         let servers = [marked, server("s", State::Shutdown), server("r", State::Ready)];
         assert_eq!(pass(&set(2, Mode::Repaired), &servers), (1, String::new(), false));
     }
 
     #[test]
-    fn lost_servers_are_replaced_and_errors_are_kept_for_a_while() {
+    fn lost_servers_are_replaced_and_errors_retained_for_a_while() {
         let servers = [
             server("u", State::Unhealthy),
             errored("old", 30),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_failed_young_like_others_before_it_is_kept_and_replaced_later() {
+    fn a_repeated_early_failure_is_retained_and_replaced_later() {
         let young = |name: &str, seconds_ago: i64, failed_before: u32| {
             let mut server = server(name, State::Unhealthy);
             server.created_at = NOW - SignedDuration::from_secs(seconds_ago);
@@ -317,12 +317,12 @@ mod tests {
         assert_eq!((pass.create, pass.delete.join(" ").as_str()), (2, "first late"));
         assert_eq!(pass.failed_before, [4, 1]);
         let until = NOW + SignedDuration::from_secs(7);
-        assert_eq!(pass.kept, [Kept { name: "third".into(), failures: 3, until }]);
+        assert_eq!(pass.retained, [RetainedServer { name: "third".into(), failures: 3, until }]);
         assert_eq!(pass.wake_at, Some(until));
     }
 
     #[test]
-    fn what_failed_goes_first_when_there_are_too_many() {
+    fn failed_servers_are_deleted_first() {
         let mut failed = server("z", State::Unhealthy);
         (failed.created_at, failed.failed_before) = (NOW, 3);
         let servers = [server("a", State::Ready), server("b", State::Ready), failed];
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_removes_too_few_beside_lost_servers_and_ours_removes_all() {
+    fn agones_deletes_too_few_beside_lost_servers_and_ours_deletes_all() {
         let mut servers = many(4, State::Ready);
         servers.push(server("u", State::Unhealthy));
         assert_eq!(pass(&set(2, Mode::Agones), &servers).1, "u s0000");
@@ -353,9 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_goes_creates_nothing() {
+    fn a_set_being_deleted_creates_nothing() {
         let mut going = set(5, Mode::Repaired);
-        going.has_deletion_mark = true;
+        going.has_deletion_timestamp = true;
         let lost = [server("u", State::Unhealthy)];
         assert_eq!(pass(&going, &lost), (0, "u".into(), false));
     }

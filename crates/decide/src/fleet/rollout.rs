@@ -1,4 +1,4 @@
-//! How a fleet moves from old sets of servers to a new one.
+//! Rolls a fleet out from old sets to a new one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::Amount;
 /// `spec.strategy` of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Old servers go first.
+    /// Old servers are deleted first.
     Recreate,
     /// A few at a time.
     RollingUpdate {
@@ -18,7 +18,7 @@ pub enum Update {
     },
 }
 
-/// `status` of a GameServerSet.
+/// The server counts in `status` of a GameServerSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCounts {
     /// Servers that are not being deleted.
@@ -29,14 +29,14 @@ pub struct SetCounts {
     pub reserved: i32,
     /// Those in state Allocated.
     pub allocated: i32,
-    /// Servers on their way out.
+    /// Those that are shutting down.
     pub shutdown: i32,
 }
 
 /// One of a fleet's sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetView {
-    /// Its name; empty for one that is yet to be made.
+    /// Its name; empty for one that does not exist yet.
     pub name: Arc<str>,
     /// `spec.replicas`.
     pub replicas: i32,
@@ -44,19 +44,19 @@ pub struct SetView {
     pub status: SetCounts,
 }
 
-/// What becomes of a fleet's sets in one pass.
+/// The new sizes of a fleet's sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// `spec.replicas` of the set with the present template.
+    /// `spec.replicas` of the set with the current template.
     pub active: i32,
     /// The new `spec.replicas` of each other set whose size changes, in the order given.
     pub resize: Vec<(Arc<str>, i32)>,
-    /// The other sets that are empty and go.
+    /// Other sets that are empty and are deleted.
     pub delete: Vec<Arc<str>>,
 }
 
 /// Decides the sizes of a fleet's sets. `replicas` is the fleet's `spec.replicas` and `ready` its `status.readyReplicas`; `active`
-/// is the set with the present template, `rest` are the others, oldest first.
+/// is the set with the current template, `rest` are the others, oldest first.
 pub fn rollout(
     replicas: i32,
     ready: i32,
@@ -95,15 +95,15 @@ fn targets(
             (replicas.saturating_sub(allocated), vec![0; rest.len()])
         }
         Update::RollingUpdate { max_surge, max_unavailable } => {
-            let surge = max_surge.of(replicas, Round::Up);
-            let unavailable = max_unavailable.of(ready, Round::Down).max(1).min(replicas);
+            let surge = max_surge.resolve(replicas, Round::Up);
+            let unavailable = max_unavailable.resolve(ready, Round::Down).max(1).min(replicas);
             let target = grow(replicas, surge, active, rest);
             (target, shrink(replicas, ready, unavailable, active, rest))
         }
     }
 }
 
-/// How many servers the new set may have by now.
+/// Returns the current size of the new set.
 fn grow(replicas: i32, surge: i32, active: &SetView, rest: &[SetView]) -> i32 {
     if active.replicas != active.status.replicas {
         return active.replicas;
@@ -127,7 +127,7 @@ fn grow(replicas: i32, surge: i32, active: &SetView, rest: &[SetView]) -> i32 {
     target
 }
 
-/// How many servers each old set may still have.
+/// Returns the remaining size of each old set.
 fn shrink(
     replicas: i32,
     ready: i32,
@@ -151,7 +151,7 @@ fn shrink(
     sizes
 }
 
-/// Takes away first what no player could use anyway.
+/// Removes servers that are not Ready first.
 fn remove_unhealthy(sizes: &mut [i32], budget: i32, rest: &[SetView]) {
     let mut left = budget;
     for (size, set) in sizes.iter_mut().zip(rest) {
@@ -164,7 +164,7 @@ fn remove_unhealthy(sizes: &mut [i32], budget: i32, rest: &[SetView]) {
     }
 }
 
-/// Takes away Ready servers, set by set; a set that is still moving is waited for.
+/// Removes Ready servers, set by set; waits for a set that is still changing.
 fn remove_ready(sizes: &mut [i32], total: i32, rest: &[SetView]) {
     let mut left = total;
     for (size, set) in sizes.iter_mut().zip(rest) {
@@ -181,18 +181,18 @@ fn remove_ready(sizes: &mut [i32], total: i32, rest: &[SetView]) {
     }
 }
 
-fn sum(sets: &[SetView], of: impl Fn(&SetView) -> i32) -> i32 {
-    sets.iter().map(of).fold(0, i32::saturating_add)
+fn sum(sets: &[SetView], count: impl Fn(&SetView) -> i32) -> i32 {
+    sets.iter().map(count).fold(0, i32::saturating_add)
 }
 
-/// Which way a percentage of servers is rounded.
+/// How a percentage is rounded.
 enum Round {
     Up,
     Down,
 }
 
 impl Amount {
-    fn of(self, whole: i32, round: Round) -> i32 {
+    fn resolve(self, whole: i32, round: Round) -> i32 {
         let amount = match (self, round) {
             (Self::Count(count), _) => count,
             (Self::Percent(percent), Round::Up) => {
@@ -213,7 +213,7 @@ mod tests {
         max_unavailable: Amount::Percent(25),
     };
 
-    /// A set whose servers are all there: so many Ready, Allocated and Reserved.
+    /// Returns a complete set with these numbers of Ready, Allocated and Reserved servers.
     fn set(name: &str, ready: i32, allocated: i32, reserved: i32) -> SetView {
         let replicas = ready + allocated + reserved;
         let status = SetCounts { replicas, ready, reserved, allocated, shutdown: 0 };
@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn alone_the_active_set_has_the_fleets_size() {
+    fn without_old_sets_the_active_set_has_the_fleets_size() {
         let done = rollout(7, 7, QUARTER, &set("new", 3, 0, 0), &[]);
         assert_eq!(sizes(&done), (7, vec![]));
     }
 
     #[test]
-    fn what_players_hold_in_old_sets_is_left_to_them() {
+    fn servers_in_use_in_old_sets_are_kept() {
         let mut old = set("old", 0, 2, 1);
         old.replicas = 0;
         let done = rollout(5, 5, QUARTER, &set("new", 1, 0, 0), std::slice::from_ref(&old));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_old_sets_go() {
+    fn empty_old_sets_are_deleted() {
         let mut leaving = set("leaving", 0, 0, 0);
         leaving.status.shutdown = 1;
         let done = rollout(2, 2, QUARTER, &set("new", 2, 0, 0), &[set("gone", 0, 0, 0), leaving]);
@@ -277,21 +277,21 @@ mod tests {
     }
 
     #[test]
-    fn old_servers_make_room_within_what_may_be_unavailable() {
-        // 12 Ready of which a quarter, 3, may be missing: 2 more than the fleet needs, and 3 new ones are there.
+    fn old_servers_are_removed_within_max_unavailable() {
+        // 12 Ready of which a quarter, 3, may be unavailable: 2 more than the fleet needs, and 3 new ones are Ready.
         let done = rollout(10, 12, QUARTER, &set("new", 3, 0, 0), &[set("old", 9, 0, 0)]);
         assert_eq!(done.resize, [(Arc::from("old"), 6)]);
     }
 
     #[test]
-    fn an_old_set_with_players_only_is_set_to_none() {
+    fn an_old_set_with_only_servers_in_use_is_scaled_to_zero() {
         let done = rollout(4, 4, QUARTER, &set("new", 4, 0, 0), &[set("old", 0, 2, 0)]);
         assert_eq!(done.resize, [(Arc::from("old"), 0)]);
         assert_eq!(done.active, 2, "what old players hold is subtracted");
     }
 
     #[test]
-    fn an_update_settles_with_every_server_new() {
+    fn an_update_ends_with_only_new_servers() {
         let (mut new, mut old) = (set("new", 0, 0, 0), set("old", 10, 0, 0));
         for _ in 0..20 {
             let ready = new.status.ready + old.status.ready;

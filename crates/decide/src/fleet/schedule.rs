@@ -1,16 +1,16 @@
-//! Whether it is time for a scheduled policy, and when that changes.
+//! Whether a scheduled policy is active, and when that changes.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Policy, Schedule};
 
-/// A window opens this long before its cron time, as upstream's does, so that servers are up when it begins.
+/// A window opens this long before its cron time, as in Agones, so that servers are up when it begins.
 const HEAD_START: SignedDuration = SignedDuration::from_secs(90);
 
-/// What upstream takes for a duration that is not given: 290 years.
+/// The duration that Agones uses when none is given: 290 years.
 const FOR_EVER: SignedDuration = SignedDuration::from_hours(2_540_400);
 
-/// Whether the schedule holds at `now`.
+/// Returns whether the schedule is active at `now`.
 pub(super) fn is_active(schedule: &Schedule, now: Timestamp) -> bool {
     let between = &schedule.between;
     if between.start.is_some_and(|start| now < start) || between.end.is_some_and(|end| now > end) {
@@ -20,7 +20,7 @@ pub(super) fn is_active(schedule: &Schedule, now: Timestamp) -> bool {
     window.opens_at < now && window.closes_at.is_none_or(|closes_at| now < closes_at)
 }
 
-/// Finds the moment at which time alone could change what `policy` answers.
+/// Returns the time at which the result of `policy` could change without any other change.
 pub(super) fn wake_at(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     match policy {
         Policy::Schedule(schedule) => {
@@ -47,13 +47,13 @@ fn changes_at(schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     moments.into_iter().flatten().filter(|at| *at > now).min()
 }
 
-/// A span in which a period holds; both ends are outside of it.
+/// A period in which a schedule is active; both ends are exclusive.
 struct Window {
     opens_at: Timestamp,
     closes_at: Option<Timestamp>,
 }
 
-/// Finds the window that `now` is in, or the next one.
+/// Returns the window that contains `now`, or the next one.
 fn window(schedule: &Schedule, now: Timestamp) -> Option<Window> {
     let period = schedule.period.as_ref()?;
     let duration = period.duration.unwrap_or(FOR_EVER);
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_duration_a_schedule_holds_unless_its_time_never_comes() {
+    fn without_a_duration_a_schedule_is_active_unless_its_cron_never_matches() {
         assert!(is_active(&schedule("0 12 * * *", None), at("03:00:00")));
         assert!(!is_active(&schedule("0 0 31 2 *", None), at("03:00:00")));
     }
 
     #[test]
-    fn odd_durations_are_read_as_upstream_reads_them() {
+    fn odd_durations_are_interpreted_as_in_agones() {
         let none = schedule("0 12 * * *", Some(0));
         assert!(is_active(&none, at("11:59:00")), "only the head start is left");
         assert!(!is_active(&none, at("12:00:00")));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn between_is_active_at_both_ends() {
+    fn between_includes_both_ends() {
         let mut only = schedule("0 12 * * *", Some(3600));
         only.period = None;
         only.between = Between { start: Some(at("08:00:00")), end: Some(at("09:00:00")) };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn time_wakes_the_decision_when_the_window_opens_and_when_it_closes() {
+    fn the_decision_is_due_when_a_window_opens_and_closes() {
         let daily = Policy::Schedule(Box::new(schedule("0 12 * * *", Some(3600))));
         let wakes = |now: &str| wake_at(&daily, at(now)).unwrap();
         assert_eq!(wakes("10:00:00"), "2026-03-02T11:58:30.000000001Z".parse().unwrap());

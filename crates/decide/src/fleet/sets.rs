@@ -1,4 +1,4 @@
-//! Which of a fleet's sets is the active one, and what becomes of each of them.
+//! Selects the active set of a fleet and plans the sizes of all.
 
 use std::sync::Arc;
 
@@ -6,37 +6,37 @@ use jiff::Timestamp;
 
 use super::{SetCounts, SetView, Update, rollout};
 
-/// One of a fleet's sets, with what tells whether it is the active one.
+/// One of a fleet's sets, with the facts that determine whether it is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSet {
     /// Its name, size and counts.
     pub view: SetView,
     /// `metadata.creationTimestamp`.
     pub created_at: Option<Timestamp>,
-    /// Whether its template is the fleet's.
+    /// Whether its template equals the fleet's.
     pub has_current_template: bool,
-    /// Whether it is marked for deletion.
+    /// Whether it is being deleted.
     pub is_being_deleted: bool,
-    /// Whether it owns game servers, whatever its counts say: they may lag.
+    /// Whether it owns game servers, regardless of its counts, which may lag.
     pub has_servers: bool,
 }
 
-/// What becomes of a fleet's sets. A set is named by its index in the list that was given.
+/// The plan for a fleet's sets. Sets are identified by their index in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetPlan {
-    /// The set with the current template: the oldest, should there be several. Absent: it has to be created.
+    /// The set with the current template: the oldest of several. `None`: it has to be created.
     pub active: Option<usize>,
     /// `spec.replicas` of the active set.
     pub replicas: i32,
     /// The new `spec.replicas` of each other set whose size changes, oldest first.
     pub resize: Vec<(usize, i32)>,
-    /// The other sets that are empty and are deleted.
+    /// Other sets that are empty and are deleted.
     pub delete: Vec<usize>,
     /// All sets but the active one, oldest first.
     pub rest: Vec<usize>,
 }
 
-/// Decides what becomes of a fleet's sets. `replicas` is the fleet's `spec.replicas` and `ready` its `status.readyReplicas`.
+/// Plans a fleet's sets. `replicas` is the fleet's `spec.replicas` and `ready` its `status.readyReplicas`.
 pub fn plan_sets(replicas: i32, ready: i32, update: Update, sets: &[FleetSet]) -> SetPlan {
     let mut rest: Vec<usize> = (0..sets.len()).collect();
     let age = |index: &usize| (sets[*index].created_at, Arc::clone(&sets[*index].view.name));
@@ -69,7 +69,7 @@ mod tests {
         max_unavailable: Amount::Percent(25),
     };
 
-    /// A set of Ready servers, made in a certain second.
+    /// Returns a set of Ready servers, created at a certain second.
     fn set(name: &str, second: i64, ready: i32) -> FleetSet {
         let status = SetCounts { replicas: ready, ready, ..SetCounts::default() };
         FleetSet {

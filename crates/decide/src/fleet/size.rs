@@ -1,6 +1,6 @@
-//! How many servers a fleet should have.
+//! Sizes a fleet by its policy.
 //!
-//! A webhook or Wasm module is asked only when the answer depends on it: `size` names the one whose reply is missing, and is
+//! A webhook or Wasm module is called only when the result depends on it: `size` returns the id whose reply is missing, and is
 //! called again with that reply.
 
 use std::collections::BTreeMap;
@@ -8,45 +8,47 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Applied, Decision, Fleet, Link, Mode, Policy, Reason, Refusal, Reply, Schedule, Size};
+use super::{
+    Applied, Fleet, FleetDecision, Link, Mode, Policy, Reason, Refusal, Reply, Schedule, Size,
+};
 use super::{buffer, capacity, schedule};
 use crate::gameserver::{GameServer, Occupancy, Source};
 
-/// What a decision about a fleet's size looks at.
+/// The input of a decision about a fleet's size.
 #[derive(Clone, Copy, Debug)]
-pub struct Observation<'a> {
+pub struct FleetObservation<'a> {
     /// The fleet.
     pub fleet: &'a Fleet,
     /// Every server labelled with the fleet's name in its namespace, in any state.
     pub servers: &'a [GameServer],
-    /// The load of the nodes, counted over the servers of every fleet and namespace.
+    /// The load of the nodes, over the servers of every fleet and namespace.
     pub nodes: &'a Occupancy,
-    /// The autoscaler that moves this fleet, when it is another than the one whose policy is asked about
+    /// The autoscaler that owns this fleet, when it is not the one whose policy is evaluated
     /// (`Autoscaler::owner`).
-    pub rival: Option<&'a Arc<str>>,
+    pub other_owner: Option<&'a Arc<str>>,
 }
 
-/// The replies of webhooks and Wasm modules, by the id of the chain entry that asks; outside of a chain the id is empty.
+/// The replies of webhooks and Wasm modules, by the id of their chain entry; outside of a chain the id is empty.
 pub type Replies = BTreeMap<Arc<str>, Reply>;
 
 /// A decision about a fleet's size, or the reply that it needs first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizing {
-    /// Nothing is missing.
-    Decided(Decision),
-    /// The webhook or Wasm module of the policy, or of the chain entry with this id, has to be asked.
+    /// The decision is complete.
+    Decided(FleetDecision),
+    /// The webhook or Wasm module of the policy, or of the chain entry with this id, has to be called.
     Ask(Arc<str>),
 }
 
-/// What one policy found, before it is known which policy counts.
+/// The result of one policy, before it is known whether it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct PolicySize {
     pub(super) to: i32,
     pub(super) limited: bool,
     pub(super) reasons: Vec<Reason>,
 }
 
-/// Why a policy has no size.
+/// The reason why a policy returned no size.
 enum NoSize {
     Refused(Refusal),
     /// The reply with this id is missing.
@@ -59,23 +61,33 @@ impl From<Refusal> for NoSize {
     }
 }
 
-/// Everything that the policies of one decision read.
+/// The input of all policies of one decision.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
-    seen: Observation<'a>,
+    observed: FleetObservation<'a>,
     replies: &'a Replies,
     now: Timestamp,
 }
 
-/// Decides a fleet's size by `policy`, with the replies that are known so far. Each reply that is asked for is asked for once,
-/// provided that it is among `replies` the next time.
-pub fn size(policy: &Policy, seen: Observation<'_>, replies: &Replies, now: Timestamp) -> Sizing {
-    let from = seen.fleet.replicas;
-    if let Some(by) = seen.rival {
+/// Sizes a fleet by `policy`, with the replies that are known so far. Each reply is requested once, provided that it is among
+/// `replies` in the next call.
+pub fn size(
+    policy: &Policy,
+    observed: FleetObservation<'_>,
+    replies: &Replies,
+    now: Timestamp,
+) -> Sizing {
+    let from = observed.fleet.replicas;
+    if let Some(by) = observed.other_owner {
         let outcome = Err(Refusal::Owned { by: Arc::clone(by) });
-        return Sizing::Decided(Decision { from, outcome, reasons: Vec::new(), wake_at: None });
+        return Sizing::Decided(FleetDecision {
+            from,
+            outcome,
+            reasons: Vec::new(),
+            wake_at: None,
+        });
     }
-    let (inputs, mut reasons) = (Inputs { seen, replies, now }, Vec::new());
+    let (inputs, mut reasons) = (Inputs { observed, replies, now }, Vec::new());
     let answer = match policy {
         Policy::Chain(links) => chain(links, inputs, &mut reasons),
         Policy::Buffer(_)
@@ -84,39 +96,48 @@ pub fn size(policy: &Policy, seen: Observation<'_>, replies: &Replies, now: Time
         | Policy::Webhook
         | Policy::Wasm
         | Policy::Schedule(_) => {
-            ask(policy, "", inputs).map(|found| (found, Applied::Policy(policy.name())))
+            evaluate(policy, "", inputs).map(|found| (found, Applied::Policy(policy.name())))
         }
     };
     let answer = match answer {
         Err(NoSize::Unasked(id)) => return Sizing::Ask(id),
-        Err(NoSize::Refused(refusal)) => idle(refusal, policy, seen.fleet),
+        Err(NoSize::Refused(refusal)) => idle(refusal, policy, observed.fleet),
         Ok(answer) => Ok(answer),
     };
     let outcome = answer.map(|(found, applied)| {
         reasons.extend(found.reasons);
         Size { to: found.to, limited: found.limited, applied }
     });
-    Sizing::Decided(Decision { from, outcome, reasons, wake_at: schedule::wake_at(policy, now) })
+    Sizing::Decided(FleetDecision {
+        from,
+        outcome,
+        reasons,
+        wake_at: schedule::wake_at(policy, now),
+    })
 }
 
-/// Turns "not the time" into keeping the size. Upstream means to, and reports an error instead.
-fn idle(refusal: Refusal, policy: &Policy, fleet: &Fleet) -> Result<(Found, Applied), Refusal> {
+/// Converts an inactive schedule into keeping the size. Agones intends to, and reports an error instead.
+fn idle(
+    refusal: Refusal,
+    policy: &Policy,
+    fleet: &Fleet,
+) -> Result<(PolicySize, Applied), Refusal> {
     if refusal != Refusal::Inactive || fleet.mode == Mode::Agones {
         return Err(refusal);
     }
-    let found = Found { to: fleet.replicas, limited: false, reasons: vec![Reason::Inactive] };
+    let found = PolicySize { to: fleet.replicas, limited: false, reasons: vec![Reason::Inactive] };
     Ok((found, Applied::Policy(policy.name())))
 }
 
-/// Asks the entries one after the other; the first with an answer wins, and a failure is as good as being inactive.
+/// Evaluates the entries of a chain in order; the first that returns a size wins, and a failure counts as inactive.
 fn chain(
     links: &[Link],
     inputs: Inputs<'_>,
     reasons: &mut Vec<Reason>,
-) -> Result<(Found, Applied), NoSize> {
+) -> Result<(PolicySize, Applied), NoSize> {
     let mut last = Refusal::EmptyChain;
     for link in links {
-        match ask(&link.policy, &link.id, inputs) {
+        match evaluate(&link.policy, &link.id, inputs) {
             Ok(found) => {
                 let id = Arc::clone(&link.id);
                 return Ok((found, Applied::Link { id, policy: link.policy.name() }));
@@ -132,49 +153,49 @@ fn chain(
     Err(last.into())
 }
 
-/// Asks one policy; `id` is that of its chain entry.
-fn ask(policy: &Policy, id: &str, inputs: Inputs<'_>) -> Result<Found, NoSize> {
-    let Inputs { seen, replies, now } = inputs;
+/// Evaluates one policy; `id` is that of its chain entry.
+fn evaluate(policy: &Policy, id: &str, inputs: Inputs<'_>) -> Result<PolicySize, NoSize> {
+    let Inputs { observed, replies, now } = inputs;
     match policy {
-        Policy::Buffer(policy) => Ok(buffer::size(policy, seen.fleet)),
-        Policy::Counter(policy) => Ok(capacity::size(Source::Counter, policy, seen, now)?),
-        Policy::List(policy) => Ok(capacity::size(Source::List, policy, seen, now)?),
+        Policy::Buffer(policy) => Ok(buffer::size(policy, observed.fleet)),
+        Policy::Counter(policy) => Ok(capacity::size(Source::Counter, policy, observed, now)?),
+        Policy::List(policy) => Ok(capacity::size(Source::List, policy, observed, now)?),
         Policy::Webhook | Policy::Wasm => {
             let reply = replies.get(id).ok_or_else(|| NoSize::Unasked(id.into()))?;
-            Ok(replied(policy.name(), reply, seen.fleet)?)
+            Ok(replied(policy.name(), reply, observed.fleet)?)
         }
         Policy::Schedule(inner) => scheduled(inner, id, inputs),
         Policy::Chain(links) => chain(links, inputs, &mut Vec::new()).map(|(found, _)| found),
     }
 }
 
-fn scheduled(inner: &Schedule, id: &str, inputs: Inputs<'_>) -> Result<Found, NoSize> {
+fn scheduled(inner: &Schedule, id: &str, inputs: Inputs<'_>) -> Result<PolicySize, NoSize> {
     if !schedule::is_active(inner, inputs.now) {
         return Err(Refusal::Inactive.into());
     }
-    let mut found = ask(&inner.policy, id, inputs)?;
+    let mut found = evaluate(&inner.policy, id, inputs)?;
     found.reasons.insert(0, Reason::Active);
     Ok(found)
 }
 
-/// Takes the size from the reply of a webhook or a Wasm module.
-fn replied(policy: &'static str, reply: &Reply, fleet: &Fleet) -> Result<Found, Refusal> {
+/// Returns the size in the reply of a webhook or a Wasm module.
+fn replied(policy: &'static str, reply: &Reply, fleet: &Fleet) -> Result<PolicySize, Refusal> {
     let (to, reason) = match reply {
         Reply::None => return Err(Refusal::NoReply { policy }),
         Reply::Failed(why) => return Err(Refusal::ReplyFailed { policy, why: Arc::clone(why) }),
         Reply::Scale(to) if *to < 0 && fleet.mode == Mode::Repaired => {
-            let why = format!("it asked for {to} replicas").into();
+            let why = format!("it requested {to} replicas").into();
             return Err(Refusal::ReplyFailed { policy, why });
         }
         Reply::Scale(to) => (*to, Reason::Replied { policy }),
         Reply::Keep => (fleet.kept(), Reason::RepliedKeep { policy }),
     };
-    Ok(Found { to, limited: false, reasons: vec![reason] })
+    Ok(PolicySize { to, limited: false, reasons: vec![reason] })
 }
 
 impl Fleet {
-    /// Gives the size that "no change" stands for. Upstream writes back what it counts, and so cuts short a scale-up that
-    /// is under way.
+    /// Returns the size for "no change". Agones writes back the current number of servers, and thereby cancels a scale-up in
+    /// progress.
     pub(super) fn kept(&self) -> i32 {
         match self.mode {
             Mode::Repaired => self.replicas,
@@ -202,7 +223,7 @@ mod tests {
         Policy::Counter(Capacity { key, size: Amount::Count(1), min: 0, max: 10 })
     }
 
-    /// A schedule that holds now, or ended long ago.
+    /// Returns a schedule that is active now, or ended long ago.
     fn scheduled(active: bool, policy: Policy) -> Policy {
         let end = (!active).then_some(Timestamp::UNIX_EPOCH);
         let between = Between { start: None, end };
@@ -228,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_outside_its_time_is_an_error_upstream_and_keeps_the_size_here_a1() {
+    fn an_inactive_schedule_is_an_error_in_agones_and_keeps_the_size_here_a1() {
         for policy in [
             scheduled(false, buffer(5)),
             chain(vec![("a", scheduled(false, buffer(5))), ("b", scheduled(false, buffer(6)))]),
@@ -242,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_means_the_size_asked_for_and_upstream_writes_back_what_is_there_a2() {
+    fn no_change_keeps_spec_replicas_and_agones_writes_back_the_status_a2() {
         for policy in [Policy::Webhook, Policy::Wasm] {
             for (mode, kept) in [(Mode::Agones, 3), (Mode::Repaired, 8)] {
                 let decision = decide_with(&policy, &in_mode(mode), &[], &reply(Reply::Keep));
@@ -252,18 +273,26 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_taken_as_it_is() {
+    fn a_reply_is_applied_unchanged() {
         let fleet = in_mode(Mode::Repaired);
-        let told = |said| decide_with(&Policy::Webhook, &fleet, &[], &reply(said)).outcome;
-        assert_eq!(told(Reply::Scale(0)).map(|s| s.to), Ok(0), "only a reply may ask for none");
-        assert_eq!(told(Reply::Scale(250)).map(|s| s.to), Ok(250));
-        assert_eq!(told(Reply::None), Err(Refusal::NoReply { policy: "Webhook" }));
-        assert!(matches!(told(Reply::Failed("500".into())), Err(Refusal::ReplyFailed { .. })));
-        assert!(matches!(told(Reply::Scale(-1)), Err(Refusal::ReplyFailed { .. })));
+        let outcome_of =
+            |reply_value| decide_with(&Policy::Webhook, &fleet, &[], &reply(reply_value)).outcome;
+        assert_eq!(
+            outcome_of(Reply::Scale(0)).map(|s| s.to),
+            Ok(0),
+            "only a reply may ask for none"
+        );
+        assert_eq!(outcome_of(Reply::Scale(250)).map(|s| s.to), Ok(250));
+        assert_eq!(outcome_of(Reply::None), Err(Refusal::NoReply { policy: "Webhook" }));
+        assert!(matches!(
+            outcome_of(Reply::Failed("500".into())),
+            Err(Refusal::ReplyFailed { .. })
+        ));
+        assert!(matches!(outcome_of(Reply::Scale(-1)), Err(Refusal::ReplyFailed { .. })));
     }
 
     #[test]
-    fn the_first_entry_with_an_answer_wins_a_chain() {
+    fn the_first_entry_of_a_chain_that_returns_a_size_wins() {
         for (policy, name) in [
             (buffer(1), "Buffer"),
             (scheduled(true, buffer(1)), "Schedule"),
@@ -277,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_without_an_answer_gives_its_last_reason() {
+    fn a_chain_without_a_size_returns_its_last_reason() {
         let none = chain(vec![("a", scheduled(false, buffer(1))), ("b", failing())]);
         let decision = decide(&none, &fleet(3), &[]);
         let missing = Refusal::NotInTemplate { policy: "Counter", key: "nokey".into() };
@@ -288,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_policys_failure_is_the_schedules() {
+    fn a_nested_policys_failure_is_returned() {
         let decision = decide(&scheduled(true, failing()), &fleet(3), &[]);
         assert!(matches!(decision.outcome, Err(Refusal::NotInTemplate { .. })));
     }
@@ -305,11 +334,12 @@ mod tests {
         let (fleet, nodes) = (fleet(3), Occupancy::default());
         for mode in [Mode::Agones, Mode::Repaired] {
             let fleet = Fleet { mode, ..fleet.clone() };
-            let rival = Some(&owner.name);
-            let seen = Observation { fleet: &fleet, servers: &[], nodes: &nodes, rival };
-            // Nobody is asked in vain.
+            let other_owner = Some(&owner.name);
+            let observed =
+                FleetObservation { fleet: &fleet, servers: &[], nodes: &nodes, other_owner };
+            // No webhook is called in vain.
             for policy in [buffer(1), Policy::Webhook] {
-                let sizing = size(&policy, seen, &Replies::new(), NOW);
+                let sizing = size(&policy, observed, &Replies::new(), NOW);
                 let Sizing::Decided(decision) = sizing else { panic!("{sizing:?}") };
                 assert_eq!(decision.outcome, Err(Refusal::Owned { by: "a".into() }));
             }
@@ -317,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_reply_that_matters_is_asked_for_and_only_once() {
+    fn only_a_needed_reply_is_requested_and_only_once() {
         let failed = || Reply::Failed("503".into());
         let (web, wasm) = (|| Policy::Webhook, || Policy::Wasm);
         for (policy, replies, asked) in [
@@ -339,15 +369,16 @@ mod tests {
         ] {
             let replies: Replies = replies.into_iter().map(|(id, r)| (id.into(), r)).collect();
             let (fleet, nodes) = (fleet(3), Occupancy::default());
-            let seen = Observation { fleet: &fleet, servers: &[], nodes: &nodes, rival: None };
-            let sizing = size(&policy, seen, &replies, NOW);
+            let observed =
+                FleetObservation { fleet: &fleet, servers: &[], nodes: &nodes, other_owner: None };
+            let sizing = size(&policy, observed, &replies, NOW);
             let missing = if let Sizing::Ask(id) = &sizing { Some(&**id) } else { None };
             assert_eq!(missing, asked, "{policy:?} with {replies:?}");
         }
     }
 
     #[test]
-    fn a_decision_says_when_to_look_again() {
+    fn a_decision_has_the_time_of_the_next_evaluation() {
         let zone = TimeZone::UTC;
         let start = Cron::parse("0 18 * * *", Dialect::Agones).unwrap();
         let period = Some(Period { start, zone, duration: Some(SignedDuration::from_hours(1)) });

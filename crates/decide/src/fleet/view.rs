@@ -1,4 +1,4 @@
-//! What a fleet looks like to the decisions about it.
+//! The observed state of a fleet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::SetCounts;
 use crate::gameserver::{Counter, List, Priority};
 
-/// A fleet, as last seen.
+/// A fleet, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
-    /// The namespace it lives in.
+    /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
@@ -21,15 +21,15 @@ pub struct Fleet {
     pub scheduling: Scheduling,
     /// `spec.priorities`: which servers are deleted first.
     pub priorities: Vec<Priority>,
-    /// What a new server starts with.
+    /// The initial values of a new server.
     pub template: Template,
-    /// `status`, as given.
+    /// Its `status`.
     pub status: FleetStatus,
-    /// Whose results are wanted.
+    /// The compatibility mode.
     pub mode: Mode,
 }
 
-/// What a new server of a fleet starts with: `spec.template.spec`.
+/// The initial values of a fleet's new servers: `spec.template.spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     /// Its counters.
@@ -73,44 +73,44 @@ pub struct Aggregate {
     pub allocated_count: i64,
     /// The capacity of Allocated servers only.
     pub allocated_capacity: i64,
-    /// The count of all.
+    /// The count of all servers.
     pub count: i64,
-    /// The capacity of all.
+    /// The capacity of all servers.
     pub capacity: i64,
 }
 
-/// How servers are spread over nodes.
+/// How servers are distributed over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
-    /// On as few nodes as can be.
+    /// On as few nodes as possible.
     #[default]
     Packed,
-    /// Over as many nodes as there are; also what an empty `scheduling` sorts as.
+    /// Over as many nodes as possible; also the meaning of an empty `scheduling`.
     Distributed,
 }
 
-/// Whose results a fleet gets.
+/// The compatibility mode of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Ours: caps that cap, no flapping, the buffer kept whenever the limits allow, the whole excess removed.
+    /// Ours: maximums hold, sizes do not flap, the buffer is kept whenever the limits allow, the whole excess is removed.
     #[default]
     Repaired,
-    /// Upstream's to the letter: the annotation `plimsoll.dev/compat: agones`.
+    /// Exactly as Agones: the annotation `plimsoll.dev/compat: agones`.
     Agones,
 }
 
-/// An autoscaler that names a fleet.
+/// An autoscaler that targets a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Autoscaler {
-    /// `metadata.creationTimestamp`; the latest moment there is when it has none.
+    /// `metadata.creationTimestamp`; the latest possible time when it has none.
     pub created_at: Timestamp,
     /// Its name.
     pub name: Arc<str>,
 }
 
 impl Autoscaler {
-    /// Gives the one of several autoscalers that moves a fleet they all name: the oldest, then the first by name. The others
-    /// are refused, so that two never fight.
+    /// Returns the owner of a fleet among several autoscalers: the oldest, then the first by name. The others are refused, so that
+    /// two never compete.
     pub fn owner<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
         all.into_iter().min()
     }

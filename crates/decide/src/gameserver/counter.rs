@@ -1,49 +1,49 @@
-//! A number with a capacity, and what may be done to it.
+//! Counters with a capacity.
 
 /// One counter of a game server, or of its template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// The present value. Nothing promises that it is within the capacity.
+    /// The current value, which may exceed the capacity.
     pub count: i64,
-    /// The most it should be; 0 is no room at all.
+    /// The maximum; 0 means no capacity at all.
     pub capacity: i64,
 }
 
 impl Counter {
-    /// Gives the room that is left; less than none when the count is beyond the capacity.
+    /// Returns the free capacity; negative when the count exceeds the capacity.
     pub fn available(self) -> i64 {
         self.capacity.saturating_sub(self.count)
     }
 }
 
-/// Something asked of a counter by an allocation that cannot be done; the counter stays as it is.
+/// An invalid counter action of an allocation; the counter stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negative(
-    /// The number that is below 0.
+    /// The negative number.
     pub i64,
 );
 
 impl Counter {
-    /// Counts up by `amount` with an allocation's rules: what does not fit is cut off, and never an error.
+    /// Increases the count as an allocation does: limited by the capacity, never an error.
     pub fn increment(&mut self, amount: i64) -> Result<(), Negative> {
         self.set_clamped(self.count.wrapping_add(not_negative(amount)?));
         Ok(())
     }
 
-    /// Counts down by `amount` with an allocation's rules: 0 is the end.
+    /// Decreases the count as an allocation does: not below 0.
     pub fn decrement(&mut self, amount: i64) -> Result<(), Negative> {
         self.set_clamped(self.count.wrapping_sub(not_negative(amount)?));
         Ok(())
     }
 
-    /// Sets the capacity, and cuts the count down to it.
+    /// Sets the capacity, and lowers the count to it.
     pub fn set_capacity(&mut self, capacity: i64) -> Result<(), Negative> {
         self.capacity = not_negative(capacity)?;
         self.count = self.count.min(capacity);
         Ok(())
     }
 
-    /// Upstream's order: the capacity first and 0 last, so that a sum that wrapped around lands on 0.
+    /// Sets the count in Agones' order: the capacity first and 0 last, so that an overflowing sum becomes 0.
     pub(super) fn set_clamped(&mut self, count: i64) {
         self.count = count.min(self.capacity).max(0);
     }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_is_cut_off_at_both_ends() {
+    fn the_count_is_limited_at_both_ends() {
         for (count, capacity, amount, up, down) in [
             (3, 10, 4, 7, 0),
             (3, 10, 7, 10, 0),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_capacity_takes_the_count_with_it() {
+    fn a_smaller_capacity_lowers_the_count() {
         let mut one = counter(7, 10);
         one.set_capacity(5).unwrap();
         assert_eq!(one, counter(5, 5));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_zero_change_nothing() {
+    fn negative_numbers_change_nothing() {
         let mut one = counter(7, 10);
         assert_eq!(one.increment(-1), Err(Negative(-1)));
         assert_eq!(one.decrement(-2), Err(Negative(-2)));

@@ -1,58 +1,58 @@
-//! What moves a game server from state to state.
+//! The state machine of a game server.
 
 use super::State;
 
-/// Something that happened to a game server.
+/// An event in the life of a game server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Its host ports were found and written.
+    /// Its host ports were assigned.
     PortsAllocated,
-    /// Its pod is there and waits for a node.
+    /// Its pod exists and is not scheduled.
     PodCreated,
-    /// Its pod cannot be made: the API says that it is invalid or forbidden.
+    /// Its pod was rejected by the API as invalid or forbidden.
     PodRefused,
-    /// It runs on a developer's machine, without a pod, and its address is written.
+    /// It is a development server without a pod, and its address is set.
     DevAddressKnown,
-    /// Its pod has a node, and its address is written.
+    /// Its pod is scheduled, and its address is set.
     PodScheduled,
-    /// Its process said `Ready()`, or its reservation is over.
+    /// The SDK's `Ready()` was called, or its reservation ended.
     SdkReady,
-    /// What `Ready()` asked for is done: its address is there.
+    /// After `Ready()`, its address is set.
     ReadyConfirmed,
-    /// Its process said `Allocate()`.
+    /// The SDK's `Allocate()` was called.
     SdkAllocate,
-    /// A request got it.
+    /// It was allocated.
     Allocated,
-    /// Its process said `Reserve()`.
+    /// The SDK's `Reserve()` was called.
     SdkReserve,
-    /// Its process said `Shutdown()`.
+    /// The SDK's `Shutdown()` was called.
     SdkShutdown,
-    /// Its pod ended of its own accord.
+    /// Its pod succeeded.
     PodSucceeded,
-    /// Its pod ended of its own accord before it was ever Ready, and its set would make another just like it.
+    /// Its pod succeeded before it was ever Ready, and its set would create another just like it.
     PodEndedEarly,
     /// Its pod is being deleted, and not by us.
     PodLeaves,
-    /// Its set has no use for it any more.
+    /// Its set scales it down.
     SetDeletes,
-    /// Its process stopped answering.
+    /// Its health check failed.
     SdkUnhealthy,
     /// Its pod failed or was evicted.
     PodFailed,
-    /// Its pod is not there though it should be.
+    /// Its pod does not exist though it should.
     PodLost,
     /// Its pod is on another node, or its node has another address.
     Moved,
 }
 
 impl State {
-    /// Gives the state that a new server starts in.
+    /// Returns the initial state of a server.
     pub fn first(needs_host_ports: bool) -> Self {
         if needs_host_ports { Self::PortAllocation } else { Self::Creating }
     }
 
-    /// Gives the state after an event, or nothing when the event does not move the server. Being allocated again is a move. A server that is marked for deletion
-    /// is not moved by anything, and should not be asked about. States that nobody can act on may be passed over on the way to a node.
+    /// Returns the state after an event; `None` when the event causes no transition. Repeated allocation is a transition. Do not call
+    /// it for a server that is being deleted. States that need no action may be skipped on the way to a node.
     pub fn after(self, event: Event) -> Option<Self> {
         let next = match event {
             Event::PortsAllocated => self.only(Self::PortAllocation, Self::Creating)?,
@@ -70,9 +70,9 @@ impl State {
             Event::SetDeletes => Self::Shutdown,
             Event::PodSucceeded if !self.is_terminal() => Self::Shutdown,
             Event::PodFailed | Event::PodEndedEarly if !self.is_terminal() => Self::Unhealthy,
-            Event::PodLeaves if self.misses_pod() && !self.is_in_use() => Self::Unhealthy,
-            Event::PodLost if self.misses_pod() => Self::Unhealthy,
-            Event::Moved if self.misses_pod() && !self.is_before_ready() => Self::Unhealthy,
+            Event::PodLeaves if self.requires_pod() && !self.is_in_use() => Self::Unhealthy,
+            Event::PodLost if self.requires_pod() => Self::Unhealthy,
+            Event::Moved if self.requires_pod() && !self.is_before_ready() => Self::Unhealthy,
             Event::Allocated
             | Event::PodSucceeded
             | Event::PodFailed
@@ -84,8 +84,8 @@ impl State {
         (next != self || self == Self::Allocated).then_some(next)
     }
 
-    /// Whether the server is lost when its pod is not there.
-    pub fn misses_pod(self) -> bool {
+    /// Returns whether the server is lost when its pod does not exist.
+    pub fn requires_pod(self) -> bool {
         !self.is_before_pod() && !self.is_terminal()
     }
 
@@ -97,7 +97,7 @@ impl State {
         self.is_before_pod().then_some(to)
     }
 
-    /// What a process says counts for nothing once its server is on its way out or was given up.
+    /// Returns the state after an SDK call, which is ignored once the server is terminating or failed.
     fn by_sdk(self, to: Self) -> Option<Self> {
         (!matches!(self, Self::Shutdown | Self::Unhealthy)).then_some(to)
     }
@@ -109,13 +109,13 @@ mod tests {
     use State::{Allocated, Creating, Error, PortAllocation, Ready, RequestReady, Reserved};
     use State::{Scheduled, Shutdown, Starting, Unhealthy};
 
-    /// The states that `event` moves on, and where to.
+    /// Returns the states in which `event` causes a transition, and their next states.
     fn moves(event: Event) -> Vec<(State, State)> {
         State::NAMED.into_iter().filter_map(|s| Some((s, s.after(event)?))).collect()
     }
 
     #[test]
-    fn the_controller_moves_a_server_one_step_at_a_time() {
+    fn the_controller_moves_a_server_one_state_at_a_time() {
         for (event, from, to) in [
             (Event::PortsAllocated, PortAllocation, Creating),
             (Event::ReadyConfirmed, RequestReady, Ready),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sdk_is_ignored_once_a_server_is_going_or_given_up() {
+    fn sdk_calls_are_ignored_once_a_server_is_terminating_or_failed() {
         for (event, to) in [
             (Event::SdkReady, RequestReady),
             (Event::SdkAllocate, Allocated),
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_get_ready_and_allocated_servers_only() {
+    fn only_ready_and_allocated_servers_can_be_allocated() {
         assert_eq!(moves(Event::Allocated), [(Ready, Allocated), (Allocated, Allocated)]);
     }
 
     #[test]
-    fn a_server_past_starting_is_lost_with_its_pod() {
+    fn a_started_server_is_lost_with_its_pod() {
         let lost: Vec<State> = moves(Event::PodLost).into_iter().map(|(from, _)| from).collect();
         assert_eq!(lost, [Scheduled, RequestReady, Ready, Allocated, Reserved]);
         let moved: Vec<State> = moves(Event::Moved).into_iter().map(|(from, _)| from).collect();
@@ -167,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_pod_takes_any_server_with_it_that_is_not_given_up() {
+    fn a_failed_pod_makes_any_server_unhealthy_that_has_not_failed() {
         let lost = moves(Event::PodFailed);
         assert_eq!(lost.len(), State::NAMED.len() - 3);
         assert!(lost.iter().all(|(from, to)| !from.is_terminal() && *to == Unhealthy));
     }
 
     #[test]
-    fn a_server_that_was_given_up_stays_so_when_its_pod_then_ends_well() {
+    fn a_failed_server_stays_failed_when_its_pod_succeeds() {
         let ended = moves(Event::PodSucceeded);
         assert_eq!(ended.len(), State::NAMED.len() - 3);
         assert!(ended.iter().all(|(from, to)| !from.is_terminal() && *to == Shutdown));
     }
 
     #[test]
-    fn a_pod_that_is_being_deleted_takes_servers_with_it_that_nobody_is_on() {
+    fn a_terminating_pod_shuts_down_servers_that_are_not_in_use() {
         let lost: Vec<State> = moves(Event::PodLeaves).into_iter().map(|(from, _)| from).collect();
         assert_eq!(lost, [Scheduled, RequestReady, Ready]);
     }

@@ -1,46 +1,46 @@
-//! A list of distinct words with a capacity, and what may be done to it.
+//! Lists of distinct values with a capacity.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The largest capacity a list may be given.
+/// The largest capacity of a list.
 pub const MOST_VALUES: i64 = 1000;
 
 /// One list of a game server, or of its template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// How many values it may hold.
+    /// The maximum number of values.
     pub capacity: i64,
-    /// The values, in the order in which they came.
+    /// The values, in insertion order.
     pub values: Vec<Arc<str>>,
 }
 
 impl List {
-    /// Counts the values.
+    /// Returns the number of values.
     pub fn len(&self) -> i64 {
         i64::try_from(self.values.len()).unwrap_or(i64::MAX)
     }
 
-    /// Whether there is no value.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Gives the room that is left.
+    /// Returns the free capacity.
     pub fn available(&self) -> i64 {
         self.capacity.saturating_sub(self.len())
     }
 }
 
-/// A capacity that no list may have; the list stays as it is.
+/// An invalid capacity; the list stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange(
-    /// The capacity that was asked for.
+    /// The requested capacity.
     pub i64,
 );
 
 impl List {
-    /// Sets the capacity with an allocation's rules, and cuts the values down to it.
+    /// Sets the capacity as an allocation does, and truncates the values to it.
     pub fn set_capacity(&mut self, capacity: i64) -> Result<(), OutOfRange> {
         if !(0..=MOST_VALUES).contains(&capacity) {
             return Err(OutOfRange(capacity));
@@ -50,21 +50,21 @@ impl List {
         Ok(())
     }
 
-    /// Adds the values that are not there yet; what does not fit is cut off without a word.
+    /// Appends the values that are not in the list; values beyond the capacity are dropped silently.
     pub fn append(&mut self, values: &[Arc<str>]) {
-        let mut seen: BTreeSet<&Arc<str>> = BTreeSet::new();
-        let all = self.values.iter().chain(values).filter(|value| seen.insert(value));
+        let mut distinct: BTreeSet<&Arc<str>> = BTreeSet::new();
+        let all = self.values.iter().chain(values).filter(|value| distinct.insert(value));
         self.values = all.cloned().collect();
         self.truncate();
     }
 
-    /// Takes the values away that are there.
+    /// Deletes values.
     pub fn delete(&mut self, values: &[Arc<str>]) {
         let gone: BTreeSet<&Arc<str>> = values.iter().collect();
         self.values.retain(|value| !gone.contains(value));
     }
 
-    /// Whether the value is there.
+    /// Returns whether the list contains a value.
     pub fn contains(&self, value: &str) -> bool {
         self.values.iter().any(|v| **v == *value)
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_keeps_order_drops_repeats_and_cuts_off() {
+    fn appending_keeps_order_drops_duplicates_and_truncates() {
         for (before, add, after) in [
             ("a b", "c", "a b c"),
             ("a b", "b a", "a b"),
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn deleting_ignores_what_is_not_there() {
+    fn deleting_ignores_missing_values() {
         let mut one = list(4, "a b c");
         one.delete(&words("b x"));
         assert_eq!(one, list(4, "a c"));
     }
 
     #[test]
-    fn a_capacity_is_within_what_lists_may_have_and_cuts_values() {
+    fn a_capacity_must_be_in_range_and_truncates_values() {
         let mut one = list(4, "a b c");
         one.set_capacity(2).unwrap();
         assert_eq!(one, list(2, "a b"));

@@ -1,7 +1,7 @@
-//! Which players are on a game server, as its own process says: player tracking, which has given way to lists.
+//! Player tracking through the SDK, which lists have replaced.
 //!
-//! As with counters and lists, what is kept until it is written is the change. Players are a [`List`] that is never cut
-//! off: a smaller capacity sends nobody away.
+//! As with counters and lists, the pending change is kept until it is written. Players are a [`List`] that is never truncated: a
+//! smaller capacity disconnects no player.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::List;
 use super::sdk::Rejected;
 
-/// Changes to the players that are not written yet.
+/// Pending changes to the players.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingPlayers {
     capacity: Option<i64>,
@@ -18,20 +18,20 @@ pub struct PendingPlayers {
 }
 
 impl PendingPlayers {
-    /// Lets a player in. False: the player is in already.
+    /// Connects a player. Returns false if the player is connected already.
     pub fn connect(&mut self, stored: &List, id: &str) -> Result<bool, Rejected> {
-        let seen = self.onto(stored);
-        if seen.contains(id) {
+        let current = self.onto(stored);
+        if current.contains(id) {
             return Ok(false);
         }
-        if seen.available() <= 0 {
-            return Err(Rejected::Full { capacity: seen.capacity, length: seen.len() });
+        if current.available() <= 0 {
+            return Err(Rejected::Full { capacity: current.capacity, length: current.len() });
         }
         self.joined.push(id.into());
         Ok(true)
     }
 
-    /// Lets a player go. False: the player is not there.
+    /// Disconnects a player. Returns false if the player is not connected.
     pub fn disconnect(&mut self, stored: &List, id: &str) -> bool {
         if !self.onto(stored).contains(id) {
             return false;
@@ -43,7 +43,7 @@ impl PendingPlayers {
         true
     }
 
-    /// Sets the room for players.
+    /// Sets the capacity for players.
     pub fn set_capacity(&mut self, capacity: i64) -> Result<(), Rejected> {
         if capacity < 0 {
             return Err(Rejected::Capacity(capacity));
@@ -52,7 +52,7 @@ impl PendingPlayers {
         Ok(())
     }
 
-    /// Puts the waiting changes onto what was just read.
+    /// Applies the pending changes to the stored value.
     pub fn onto(&self, stored: &List) -> List {
         let kept = stored.values.iter().filter(|id| !self.left.contains(*id));
         let mut values: Vec<_> = kept.cloned().collect();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn players_come_once_while_there_is_room_and_leave_once() {
+    fn players_connect_once_while_there_is_capacity_and_disconnect_once() {
         let stored = players(2, "a");
         let mut pending = PendingPlayers::default();
         assert_eq!(pending.connect(&stored, "a"), Ok(false), "there already");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_capacity_sends_nobody_away() {
+    fn a_smaller_capacity_disconnects_no_player() {
         let stored = players(3, "a b c");
         let mut pending = PendingPlayers::default();
         pending.set_capacity(1).unwrap();

@@ -1,7 +1,7 @@
-//! Which host ports a game server gets.
+//! Allocates host ports.
 //!
-//! Ports are given out before it is known which node a server goes to. So there is a map of ports for each node without saying
-//! which is which: as many servers may share a port as there are nodes, and the scheduler keeps them apart.
+//! Ports are allocated before the node of a server is known. So there is a set of ports per node, without knowing which node is
+//! which: as many servers may share a port as there are nodes, and the scheduler keeps them apart.
 
 mod assign;
 mod host;
@@ -17,13 +17,13 @@ pub use host::{HostPorts, PortOwner, PortsError, host_ports};
 #[derive(Clone, Debug)]
 pub struct Ports {
     range: RangeInclusive<u16>,
-    /// The ports in use, one set for each node; the fullest come first.
+    /// The used ports, one set for each node; the fullest come first.
     maps: Vec<BTreeSet<u16>>,
-    /// What each server has, by its uid.
+    /// The ports of each server, by its uid.
     held: BTreeMap<Arc<str>, Held>,
-    /// The ports that something else was found to have.
+    /// Ports that something else was found to use.
     avoided: BTreeSet<u16>,
-    /// Where the search goes on, so that a port just given back is not given out at once.
+    /// Where the search continues, so that a released port is not reused at once.
     next: u16,
 }
 
@@ -33,7 +33,7 @@ struct Held {
     ports: Vec<u16>,
 }
 
-/// A server that had ports before this began.
+/// A server that already has ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its uid.
@@ -45,7 +45,7 @@ pub struct Holder {
 }
 
 impl Ports {
-    /// Begins with the nodes and the servers that are there.
+    /// Starts with the existing nodes and servers.
     pub fn new(range: RangeInclusive<u16>, nodes: &[Arc<str>], holders: &[Holder]) -> Self {
         let mut by_node: BTreeMap<&str, Vec<&Holder>> =
             nodes.iter().map(|node| (&**node, Vec::new())).collect();
@@ -66,12 +66,12 @@ impl Ports {
         for (map, group) in groups.into_iter().enumerate() {
             group.into_iter().for_each(|holder| ports.hold(map, holder));
         }
-        adrift.into_iter().for_each(|holder| ports.take_over(holder));
+        adrift.into_iter().for_each(|holder| ports.record(holder));
         ports
     }
 
-    /// Gives a server `count` different ports that can all be had on one node; nothing when the range is smaller than that. A server
-    /// that is asked about again gets what it has.
+    /// Allocates `count` distinct ports that are free on one node; `None` when the range is too small. A repeated call for a server
+    /// returns its ports.
     pub fn allocate(&mut self, uid: &Arc<str>, count: usize) -> Option<Vec<u16>> {
         if let Some(held) = self.held.get(uid) {
             return Some(held.ports.clone());
@@ -84,7 +84,7 @@ impl Ports {
         let avoids = |map: &BTreeSet<u16>| size - map.union(&self.avoided).count() >= count;
         let mut found = self.maps.iter().position(has_room);
         if !self.avoided.is_empty() {
-            // Rather another node than a port that something else has, and rather that than none.
+            // Another node is better than a port that something else uses, and that is better than none.
             found = self.maps.iter().position(avoids).or(found);
         }
         let map = found.unwrap_or_else(|| self.open());
@@ -102,25 +102,25 @@ impl Ports {
         Some(ports)
     }
 
-    /// Notes what a server was found to have, in place of what it had before.
-    pub fn take_over(&mut self, holder: &Holder) {
+    /// Records the observed ports of a server, replacing its previous ones.
+    pub fn record(&mut self, holder: &Holder) {
         self.release(&holder.uid);
         let is_free = |map: &BTreeSet<u16>| holder.ports.iter().all(|port| !map.contains(port));
         let map = self.maps.iter().position(is_free).unwrap_or_else(|| self.open());
         self.hold(map, holder);
     }
 
-    /// Passes ports over, as long as there are others: something that is not ours has them.
+    /// Avoids ports that something else uses, as long as there are others.
     pub fn avoid(&mut self, ports: &[u16]) {
         self.avoided.extend(ports.iter().filter(|port| self.range.contains(port)));
     }
 
-    /// Gives ports out again that were passed over.
+    /// Stops avoiding ports.
     pub fn allow(&mut self, ports: &[u16]) {
         self.avoided.retain(|port| !ports.contains(port));
     }
 
-    /// Takes back what a server has. Taking back twice does no harm.
+    /// Releases the ports of a server. Idempotent.
     pub fn release(&mut self, uid: &str) {
         if let Some(held) = self.held.remove(uid) {
             self.maps[held.map].retain(|port| !held.ports.contains(port));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_servers_that_were_there_are_taken() {
+    fn ports_of_existing_servers_are_taken() {
         let holder = |n, node: Option<&str>, port| Holder {
             uid: uid(n),
             node: node.map(Arc::from),
@@ -189,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_found_with_other_ports_gives_back_what_it_had() {
+    fn recording_other_ports_releases_the_previous_ones() {
         let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
         assert_eq!(ports.allocate(&uid(0), 1), Some(vec![7000]));
-        ports.take_over(&Holder { uid: uid(0), node: None, ports: vec![7002] });
+        ports.record(&Holder { uid: uid(0), node: None, ports: vec![7002] });
         let others: Vec<_> = (1..3).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
         assert_eq!(others, [7001, 7000]);
     }
 
     #[test]
-    fn ports_that_something_else_has_are_passed_over_while_there_are_others() {
+    fn ports_that_something_else_uses_are_avoided_while_there_are_others() {
         let mut ports = Ports::new(7000..=7002, &["n".into()], &[]);
         ports.avoid(&[7000, 9000]);
         let first: Vec<_> = (0..2).flat_map(|n| ports.allocate(&uid(n), 1).unwrap()).collect();
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_node_gives_a_port_twice(
+        fn no_node_allocates_a_port_twice(
             steps in proptest::collection::vec((0..20_usize, proptest::option::of(1..4_usize)), 1..200)
         ) {
             let mut ports = Ports::new(7000..=7009, &["a".into(), "b".into()], &[]);

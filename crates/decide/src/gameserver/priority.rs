@@ -1,28 +1,28 @@
-//! Which of two servers comes first, by a counter or a list: the comparison that scaling down and allocating share.
+//! Compares servers by a counter or a list, for both scale-down and allocation.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::GameServer;
 
-/// One entry of `priorities`, in normal form: whatever dialect it was written in, it says which servers come first.
+/// One entry of `priorities`, normalized from any dialect.
 ///
-/// First means deleted first when scaling down, and tried first when allocating.
+/// The first servers are deleted first when scaling down, and tried first when allocating.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority {
-    /// Whether the key is looked up among the counters or the lists.
+    /// Whether the key is a counter or a list.
     pub source: Source,
     /// The counter's or list's name.
     pub key: Arc<str>,
-    /// Which number of it is compared.
+    /// The compared number.
     pub measure: Measure,
     /// Which end of that number comes first.
     pub first: First,
-    /// Where a server without the key goes.
+    /// The position of servers without the key.
     pub missing: Missing,
 }
 
-/// What a server is compared by for one priority, less being first.
+/// The sort key of a server for one priority; less is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     after: bool,
@@ -30,61 +30,61 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Gives the rank as one number of 65 bits that compares alike.
+    /// Returns the rank as one number of 65 bits with the same order.
     pub(crate) fn code(self) -> u128 {
         let from_zero = self.number.cast_unsigned() ^ (1 << 63);
         u128::from(self.after) << 64 | u128::from(from_zero)
     }
 }
 
-/// Where a priority finds its key.
+/// The kind of key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// Among the counters.
+    /// A counter.
     Counter,
-    /// Among the lists.
+    /// A list.
     List,
 }
 
-/// The number of a counter or list that is compared.
+/// The compared number of a counter or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// Capacity less count: Agones' meaning.
+    /// Capacity minus count: as in Agones.
     Available,
-    /// The count, or the number of values: the first design's meaning.
+    /// The count, or the number of values: as in the first design.
     Used,
 }
 
 /// Which end of the number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum First {
-    /// Agones' `Ascending`, on both lists of priorities.
+    /// Agones' `Ascending`, in both lists of priorities.
     Smallest,
     /// Agones' `Descending`.
     Largest,
 }
 
-/// Where a server without the key goes when the other has it.
+/// The position of a server without the key relative to one that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Missing {
-    /// After those that have it: Agones' rule, for either order.
+    /// After it: Agones' rule, for either order.
     Last,
-    /// Before those that have it: the first design's rule for which servers a fleet keeps.
+    /// Before it: the first design's rule for which servers a fleet keeps.
     First,
-    /// Neither before nor after: Agones' rule where `order` is empty, which only a bare GameServerSet can be.
+    /// Neither: Agones' rule where `order` is empty, which is only possible in a bare GameServerSet.
     Undecided,
 }
 
 impl Priority {
-    /// Reads Agones' own spelling: available capacity, and servers without the key last. `order` is what was written:
-    /// `Ascending`, `Descending`, or nothing.
+    /// Converts an entry of Agones: available capacity, and servers without the key last. `order` is `Ascending`, `Descending`, or
+    /// empty.
     pub fn by_available(source: Source, key: impl Into<Arc<str>>, order: Option<First>) -> Self {
         let missing = if order.is_some() { Missing::Last } else { Missing::Undecided };
         let first = order.unwrap_or(First::Smallest);
         Self { source, key: key.into(), measure: Measure::Available, first, missing }
     }
 
-    /// Gives the number that is compared, or nothing when the server lacks the key.
+    /// Returns the compared number; `None` when the server lacks the key.
     pub fn number(&self, server: &GameServer) -> Option<i64> {
         match self.source {
             Source::Counter => server.counters.get(&self.key).map(|c| match self.measure {
@@ -98,21 +98,21 @@ impl Priority {
         }
     }
 
-    /// Gives what a server is compared by, less being first. A server without the key comes last where nothing was said
-    /// about it.
+    /// Returns the sort key of a server, less being first. A server without the key comes last where the position is
+    /// undecided.
     pub fn rank(&self, server: &GameServer) -> Rank {
         let missing_first = self.missing == Missing::First;
         match self.number(server) {
             None => Rank { after: !missing_first, number: 0 },
             Some(number) => {
-                // Turning all bits around turns the order around, without an end that could overflow.
+                // Inverting all bits inverts the order without overflow.
                 let number = if self.first == First::Largest { !number } else { number };
                 Rank { after: missing_first, number }
             }
         }
     }
 
-    /// Compares two numbers of this priority.
+    /// Compares two numbers by this priority.
     pub fn compare_numbers(&self, a: Option<i64>, b: Option<i64>) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) => match self.first {
@@ -125,7 +125,7 @@ impl Priority {
         }
     }
 
-    /// Compares two servers by the first of `priorities` that tells them apart.
+    /// Compares two servers by the first of `priorities` that distinguishes them.
     pub fn compare(priorities: &[Self], a: &GameServer, b: &GameServer) -> Ordering {
         priorities
             .iter()
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_and_their_codes_compare_alike() {
+    fn ranks_and_their_codes_have_the_same_order() {
         let numbers = [i64::MIN, -1, 0, 1, i64::MAX];
         let ranks: Vec<Rank> = [false, true]
             .into_iter()

@@ -1,7 +1,7 @@
-//! What a game server's own process may do to its counters and lists: where an allocation cuts off, the SDK refuses.
+//! Changes to counters and lists through the SDK: where an allocation truncates, the SDK returns an error.
 //!
-//! Changes wait a moment before they are written, and the object may change meanwhile. So what is kept is the change, not
-//! the result; each call is checked against the stored value with the waiting changes on top.
+//! Changes are batched before they are written, and the object may change meanwhile. So the change is kept, not the result;
+//! each call is validated against the stored value with the pending changes applied.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,30 +10,30 @@ use std::sync::Arc;
 use super::list::MOST_VALUES;
 use super::{Counter, List};
 
-/// Why a call is refused. Nothing of it is kept.
+/// The reason why a call is rejected. None of it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// It asks for nothing.
+    /// It changes nothing.
     Nothing,
-    /// A capacity that is below 0, or above what lists may have.
+    /// The capacity is negative, or above the maximum of lists.
     Capacity(i64),
-    /// A count that is below 0 or above the capacity.
+    /// The count is negative or above the capacity.
     OutOfRange {
-        /// The count that would be.
+        /// The resulting count.
         count: i64,
         /// The capacity.
         capacity: i64,
     },
-    /// The list has no room left.
+    /// The list is full.
     Full {
         /// The capacity.
         capacity: i64,
-        /// How many values are in it.
+        /// The number of values.
         length: i64,
     },
-    /// The value is in the list already.
+    /// The list contains the value already.
     Duplicate,
-    /// The value is not in the list.
+    /// The list does not contain the value.
     NotThere,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Rejected {
             Self::Nothing => f.write_str("the request changes nothing"),
             Self::Capacity(capacity) => write!(f, "a capacity of {capacity} is out of range"),
             Self::OutOfRange { count, capacity } => {
-                write!(f, "out of range: {count} is not within 0 and the capacity {capacity}")
+                write!(f, "out of range: {count} is not between 0 and the capacity {capacity}")
             }
             Self::Full { capacity, length } => {
                 write!(
@@ -70,7 +70,7 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// One call about a counter; its parts are applied in the order capacity, count, difference.
+/// An update of a counter, applied in the order capacity, count, difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterUpdate {
     /// The capacity to set.
@@ -81,14 +81,14 @@ pub struct CounterUpdate {
     pub diff: i64,
 }
 
-/// Changes to a counter that are not written yet.
+/// Pending changes to a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingCounter {
     waiting: CounterUpdate,
 }
 
 impl PendingCounter {
-    /// Takes in a call, and gives the counter as it will be.
+    /// Adds an update, and returns the resulting counter.
     pub fn update(&mut self, stored: Counter, asked: CounterUpdate) -> Result<Counter, Rejected> {
         if asked == CounterUpdate::default() {
             return Err(Rejected::Nothing);
@@ -117,7 +117,7 @@ impl PendingCounter {
         Ok(self.onto(stored))
     }
 
-    /// Puts the waiting changes onto a value that was just read: what is written, and what a reader is told.
+    /// Applies the pending changes to the stored value.
     pub fn onto(&self, stored: Counter) -> Counter {
         let mut counter = stored;
         counter.capacity = self.waiting.capacity.unwrap_or(stored.capacity);
@@ -127,7 +127,7 @@ impl PendingCounter {
     }
 }
 
-/// Changes to a list that are not written yet.
+/// Pending changes to a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingList {
     capacity: Option<i64>,
@@ -136,20 +136,20 @@ pub struct PendingList {
 }
 
 impl PendingList {
-    /// Adds a value. That there is room is checked first, so a value that is there already is too much for a full list.
+    /// Adds a value. The capacity is checked first, so a duplicate in a full list is reported as full.
     pub fn add(&mut self, stored: &List, value: Arc<str>) -> Result<List, Rejected> {
-        let seen = self.onto(stored);
-        if seen.available() <= 0 {
-            return Err(Rejected::Full { capacity: seen.capacity, length: seen.len() });
+        let current = self.onto(stored);
+        if current.available() <= 0 {
+            return Err(Rejected::Full { capacity: current.capacity, length: current.len() });
         }
-        if seen.contains(&value) {
+        if current.contains(&value) {
             return Err(Rejected::Duplicate);
         }
         self.added.push(value);
         Ok(self.onto(stored))
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub fn remove(&mut self, stored: &List, value: &str) -> Result<List, Rejected> {
         if !self.onto(stored).contains(value) {
             return Err(Rejected::NotThere);
@@ -161,7 +161,7 @@ impl PendingList {
         Ok(self.onto(stored))
     }
 
-    /// Sets the capacity, the values, or both. New values come in place of the additions and removals that wait.
+    /// Sets the capacity, the values, or both. New values replace pending additions and removals.
     pub fn replace(
         &mut self,
         stored: &List,
@@ -182,7 +182,7 @@ impl PendingList {
         Ok(self.onto(stored))
     }
 
-    /// Puts the waiting changes onto a value that was just read: capacity, deletions, additions, and what does not fit is cut off.
+    /// Applies the pending changes to the stored value: capacity, deletions, additions, then truncation.
     pub fn onto(&self, stored: &List) -> List {
         let mut list = stored.clone();
         list.capacity = self.capacity.unwrap_or(stored.capacity);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_refuses_what_an_allocation_would_cut_off() {
+    fn a_counter_rejects_values_that_an_allocation_would_limit() {
         for (asked, answer) in [
             (diff(5), Ok((10, 10))),
             (diff(6), Err(Rejected::OutOfRange { count: 11, capacity: 10 })),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_add_up_and_setting_the_count_forgets_differences() {
+    fn updates_accumulate_and_setting_the_count_drops_differences() {
         let mut pending = PendingCounter::default();
         assert_eq!(pending.update(STORED, diff(3)).unwrap().count, 8);
         assert!(pending.update(STORED, diff(3)).is_err(), "5 + 3 + 3 is too much");
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_put_onto_what_is_there_by_then() {
+    fn pending_changes_are_applied_to_the_stored_value() {
         let mut pending = PendingCounter::default();
         pending.update(STORED, diff(4)).unwrap();
         let raised_meanwhile = Counter { count: 8, capacity: 10 };
         assert_eq!(
             pending.onto(raised_meanwhile).count,
             10,
-            "cut off, since nobody is left to refuse"
+            "limited by the capacity; the call has already succeeded"
         );
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_refuses_what_an_allocation_would_let_pass() {
+    fn a_list_rejects_values_that_an_allocation_would_ignore() {
         let full = list(2, "a b");
         let too_much = Err(Rejected::Full { capacity: 2, length: 2 });
         assert_eq!(PendingList::default().add(&full, "c".into()), too_much);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn list_calls_are_seen_by_the_next_call() {
+    fn list_changes_are_visible_to_the_next_call() {
         let stored = list(3, "a b");
         let mut pending = PendingList::default();
         assert_eq!(pending.remove(&stored, "a").unwrap(), list(3, "b"));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn new_values_drop_what_waits_and_a_new_capacity_does_not() {
+    fn new_values_drop_pending_changes_and_a_new_capacity_does_not() {
         let stored = list(3, "a b");
         let mut pending = PendingList::default();
         pending.add(&stored, "c".into()).unwrap();

@@ -1,4 +1,4 @@
-//! The states a game server goes through, and what each means to those who count servers.
+//! The states of a game server.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use std::fmt;
 pub enum State {
     /// Waiting for host ports.
     PortAllocation,
-    /// Its pod is about to be made.
+    /// Its pod is about to be created.
     Creating,
-    /// Its pod is made and has no node yet.
+    /// Its pod is created and not scheduled.
     Starting,
     /// Its pod has a node and an address.
     Scheduled,
-    /// Its process said that it is ready.
+    /// The SDK's `Ready()` was called.
     RequestReady,
-    /// Players may be sent to it.
+    /// It can be allocated.
     Ready,
-    /// Players are on it.
+    /// It is in use by players.
     Allocated,
-    /// Held back by its own process, perhaps for a while.
+    /// Reserved by its own process, perhaps for a while.
     Reserved,
-    /// Told to go away.
+    /// It is to be deleted.
     Shutdown,
-    /// Its pod could not be made.
+    /// Its pod could not be created.
     Error,
-    /// It stopped answering, or lost its pod.
+    /// Its health check failed, or it lost its pod.
     Unhealthy,
-    /// A state that this version has no name for; it counts as a server that is up.
+    /// A state unknown to this version; it counts as a running server.
     Unknown,
 }
 
 impl State {
-    /// Every state with a name.
+    /// All known states.
     pub const NAMED: [Self; 11] = [
         Self::PortAllocation,
         Self::Creating,
@@ -47,12 +47,12 @@ impl State {
         Self::Unhealthy,
     ];
 
-    /// Reads the word in `status.state`.
+    /// Parses `status.state`.
     pub fn parse(word: &str) -> Self {
         Self::NAMED.into_iter().find(|s| s.as_str() == word).unwrap_or(Self::Unknown)
     }
 
-    /// Gives the word in `status.state`.
+    /// Returns the value of `status.state`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PortAllocation => "PortAllocation",
@@ -70,32 +70,32 @@ impl State {
         }
     }
 
-    /// Whether the server has yet to become Ready for the first time.
+    /// Returns whether the server was never Ready.
     pub fn is_before_ready(self) -> bool {
         self.is_before_pod_runs() || self == Self::RequestReady
     }
 
-    /// Whether the server still waits for its pod to be somewhere: what counts as pending.
+    /// Returns whether the server's pod does not run yet: such servers count as pending.
     pub fn is_before_pod_runs(self) -> bool {
         self.is_before_pod() || self == Self::Scheduled
     }
 
-    /// Whether the server may lack a pod without that being a fault.
+    /// Returns whether the server may have no pod yet.
     pub fn is_before_pod(self) -> bool {
         matches!(self, Self::PortAllocation | Self::Creating | Self::Starting)
     }
 
-    /// Whether players are or may be on the server.
+    /// Returns whether players are or may be connected.
     pub fn is_active(self) -> bool {
         matches!(self, Self::Ready | Self::Reserved | Self::Allocated)
     }
 
-    /// Whether somebody counts on this very server: players are on it, or it is held for them.
+    /// Returns whether the server is Allocated or Reserved.
     pub fn is_in_use(self) -> bool {
         matches!(self, Self::Allocated | Self::Reserved)
     }
 
-    /// Whether only a set or a person can move the server on.
+    /// Returns whether only its set or a person can end this state.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Shutdown | Self::Error | Self::Unhealthy)
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_is_read_back_from_its_word() {
+    fn every_state_round_trips() {
         for state in State::NAMED {
             assert_eq!(State::parse(state.as_str()), state);
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_grouped_as_the_sheet_groups_them() {
+    fn states_are_grouped_as_documented() {
         use State::{Allocated, Creating, Error, PortAllocation, Ready, RequestReady, Reserved};
         use State::{Scheduled, Shutdown, Starting, Unhealthy};
         let of = |is: fn(State) -> bool| -> Vec<State> {

@@ -1,4 +1,4 @@
-//! Groups that are the same but for their zone, and how nodes are shared out between them.
+//! Balances nodes between groups that are similar except for their zone.
 
 use std::collections::BTreeSet;
 
@@ -35,15 +35,15 @@ const IGNORED_LABELS: [&str; 24] = [
 const MEMORY_RATIO: f64 = 0.015;
 const ROOM_RATIO: f64 = 0.05;
 
-/// What a new node of a group has, and what its daemons leave of it.
-pub(super) struct Likeness<'n> {
+/// A new node of a group, and the resources that its daemons leave free.
+pub(super) struct NewNode<'n> {
     pub(super) node: &'n Node,
-    /// What is left, for what its daemons ask for.
+    /// The free resources, without those of its daemons.
     pub(super) free: &'n [i64],
 }
 
-/// Tells whether two groups are the same for all that matters.
-pub(super) fn is_similar(a: &Likeness<'_>, b: &Likeness<'_>, settings: &ScaleUpSettings) -> bool {
+/// Returns whether two groups are similar.
+pub(super) fn is_similar(a: &NewNode<'_>, b: &NewNode<'_>, settings: &ScaleUpSettings) -> bool {
     if !settings.balance_labels.is_empty() {
         let same = |key: &str| a.node.labels.get(key) == b.node.labels.get(key);
         return settings.balance_labels.iter().all(|key| same(key));
@@ -83,9 +83,9 @@ fn same_labels(a: &Node, b: &Node, ignored: &[Box<str>]) -> bool {
     labels(a) == labels(b)
 }
 
-/// Hands out `nodes` one at a time to the smallest group that is below its largest size.
+/// Distributes `nodes` one at a time to the smallest group that is below its maximum.
 ///
-/// `groups` are pairs of size and largest size; gives how many each gets, and hands out fewer when all are full.
+/// `groups` are pairs of size and maximum; returns how many each gets, which is fewer in total when all are full.
 pub(super) fn share(groups: &[(u32, u32)], nodes: u32) -> Vec<u32> {
     let mut sizes: Vec<u32> = groups.iter().map(|(size, _)| *size).collect();
     for _ in 0..nodes {
@@ -144,7 +144,7 @@ mod tests {
                 true,
             ),
         ] {
-            let of = |node| Likeness { node, free: &[] };
+            let of = |node| NewNode { node, free: &[] };
             assert_eq!(is_similar(&of(&first), &of(&other), &settings), similar, "{other:?}");
         }
     }

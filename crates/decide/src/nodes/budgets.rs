@@ -1,17 +1,17 @@
-//! How many pods may still be moved without breaking a disruption budget.
+//! Tracks how many pods may be evicted under the disruption budgets.
 
 use std::collections::BTreeMap;
 
 use super::{Budget, Operator, PodSpec, Requirement};
 
-/// A budget, by its place in the cluster's list.
+/// A budget, by its index in the cluster's list.
 pub(super) type BudgetId = usize;
 
-/// The budgets, and what is left of each.
+/// The budgets, and their remaining disruptions.
 #[derive(Clone, Debug)]
 pub(super) struct Budgets<'a> {
     budgets: &'a [Budget],
-    /// Those that ask for a label, by namespace, key and value: a cluster can have a budget for each of its services.
+    /// Those that require a label, by namespace, key and value: a cluster can have a budget for each of its services.
     by_label: BTreeMap<(&'a str, &'a str, &'a str), Vec<BudgetId>>,
     /// The others, by namespace.
     rest: BTreeMap<&'a str, Vec<BudgetId>>,
@@ -19,7 +19,7 @@ pub(super) struct Budgets<'a> {
 }
 
 impl<'a> Budgets<'a> {
-    /// Starts with what each budget allows now.
+    /// Starts with the disruptions that each budget allows now.
     pub(super) fn new(budgets: &'a [Budget]) -> Self {
         let mut by_label: BTreeMap<_, Vec<BudgetId>> = BTreeMap::new();
         let mut rest: BTreeMap<&str, Vec<BudgetId>> = BTreeMap::new();
@@ -37,7 +37,7 @@ impl<'a> Budgets<'a> {
         Self { budgets, by_label, rest, left }
     }
 
-    /// Lists the budgets that cover a pod.
+    /// Returns the budgets that cover a pod.
     pub(super) fn covering(&self, pod: &PodSpec) -> Box<[BudgetId]> {
         if self.budgets.is_empty() {
             return Box::default();
@@ -52,17 +52,17 @@ impl<'a> Budgets<'a> {
         all.into()
     }
 
-    /// Tells whether each of these budgets has something left.
+    /// Returns whether all of these budgets allow a disruption.
     pub(super) fn allow(&self, budgets: &[BudgetId]) -> bool {
         budgets.iter().all(|id| self.left[*id] > 0)
     }
 
-    /// Takes one disruption off each of these budgets. It may go below nothing for pods that move in spite of them.
+    /// Takes one disruption from each of these budgets. They may become negative for pods that are evicted regardless.
     pub(super) fn spend(&mut self, budgets: &[BudgetId]) {
         budgets.iter().for_each(|id| self.left[*id] -= 1);
     }
 
-    /// Gives back what was spent on a pod that stays after all.
+    /// Returns the disruptions of a pod that stays after all.
     pub(super) fn return_to(&mut self, budgets: &[BudgetId]) {
         budgets.iter().for_each(|id| self.left[*id] += 1);
     }
@@ -80,6 +80,7 @@ mod tests {
             name: app.into(),
             selector: LabelSelector::of_labels([("app", app)]),
             disruptions_allowed,
+            ..Budget::default()
         };
         let all =
             [budget("a", "x", 1), budget("a", "y", 1), budget("b", "x", 1), budget("a", "x", 0)];

@@ -1,13 +1,13 @@
-//! What was seen of a cluster, in plain types.
+//! The observed state of a cluster, in plain types.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::{Group, LabelSelector, Labels, Pod, PodSpec, Resources, Taint};
 
-/// Everything a decision about nodes looks at. Neither order nor duplicates of names matter, but names are unique.
+/// The input of a decision about nodes. The order does not matter; names are unique.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     pub nodes: Vec<Node>,
@@ -24,26 +24,26 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     pub name: Box<str>,
-    /// The group it says it belongs to (`plimsoll.dev/node-group`).
+    /// Its group, by the label `plimsoll.dev/node-group`.
     pub group: Option<Box<str>>,
     pub labels: Labels,
     pub taints: Box<[Taint]>,
     /// Cordoned.
     pub unschedulable: bool,
-    /// `Ready`, without disk pressure, and with a network. Cordons and taints are looked at apart.
+    /// `Ready`, without disk pressure, and with a network. Cordons and taints are evaluated separately.
     pub is_ready: bool,
     /// When `Ready` last changed.
     pub ready_changed_at: Option<Timestamp>,
     pub created_at: Option<Timestamp>,
     pub capacity: Resources,
     pub allocatable: Resources,
-    /// How many volumes of a driver it can attach (from CSINode); a driver not named is unlimited.
+    /// How many volumes of a driver it can attach (from CSINode); other drivers are unlimited.
     pub volume_limits: Box<[(Box<str>, u32)]>,
     /// `cluster-autoscaler.kubernetes.io/scale-down-disabled: "true"`.
     pub scale_down_disabled: bool,
 }
 
-/// A DaemonSet, whose pod every new node it selects has to carry.
+/// A DaemonSet, which adds a pod to every new node that it selects.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonSet {
     pub name: Box<str>,
@@ -60,9 +60,11 @@ pub struct Budget {
     pub name: Box<str>,
     pub selector: LabelSelector,
     pub disruptions_allowed: i32,
+    /// The pods whose eviction was allowed, and that are already counted, but that are not gone yet: `status.disruptedPods`.
+    pub disrupted_pods: BTreeSet<Box<str>>,
 }
 
-/// Something that owns pods: ReplicaSet, StatefulSet, Job, DaemonSet, ReplicationController.
+/// A controller that owns pods: ReplicaSet, StatefulSet, Job, DaemonSet, ReplicationController.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     pub kind: Box<str>,

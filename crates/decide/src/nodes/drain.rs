@@ -1,6 +1,6 @@
-//! What happens to a pod when its node goes: is it moved, left alone, or does it keep the node?
+//! Decides what happens to a pod when its node is drained: it is evicted, ignored, or blocks the removal.
 //!
-//! The rules are Cluster Autoscaler's, in its order: the first one that has an answer decides.
+//! The rules are Cluster Autoscaler's, in its order: the first one that applies decides.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,24 +10,24 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Owner, Pod, SafeToEvict, ScaleDownSettings, Workload};
 use crate::Reason;
 
-/// What is to become of a pod.
+/// What happens to a pod when its node is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is gone already, or goes with its node, and nobody has to care.
+pub(super) enum DrainOutcome {
+    /// It is gone already, or can be lost with its node.
     Ignored,
-    /// It belongs to the node: a new one comes with each node.
+    /// It belongs to a DaemonSet, which runs one on each node.
     Daemon,
-    /// It is moved. It does not matter what its budgets allow.
+    /// It is evicted, whatever its budgets allow.
     Moved,
-    /// It is moved if its budgets allow it.
+    /// It is evicted if its budgets allow it.
     MovedWithinBudget,
-    /// The node waits until it has ended by itself.
+    /// The node waits until it has completed.
     AwaitedToEnd,
-    /// It keeps the node.
+    /// It blocks the removal.
     Blocks(Blocking),
 }
 
-/// Why a pod keeps its node.
+/// The reason why a pod blocks the removal of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blocking {
     ControllerNotFound,
@@ -56,18 +56,20 @@ impl Reason for Blocking {
 impl fmt::Display for Blocking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ControllerNotFound => "its controller does not exist any more",
+            Self::ControllerNotFound => "its controller no longer exists",
             Self::MinReplicasReached => "its controller has too few replicas",
-            Self::NotReplicated => "nothing would create it again",
-            Self::UnmovableKubeSystemPod => "it is a young kube-system pod without a budget",
-            Self::NotSafeToEvictAnnotation => "its annotation says that it must not be evicted",
-            Self::LocalStorageRequested => "it keeps data on the node",
-            Self::NotEnoughPdb => "its disruption budget is used up",
+            Self::NotReplicated => "it has no controller that would recreate it",
+            Self::UnmovableKubeSystemPod => {
+                "it is a new kube-system pod without a disruption budget"
+            }
+            Self::NotSafeToEvictAnnotation => "its safe-to-evict annotation is false",
+            Self::LocalStorageRequested => "it uses local storage",
+            Self::NotEnoughPdb => "its disruption budget is exhausted",
         })
     }
 }
 
-/// What the rules look at besides the pod.
+/// The input of the rules besides the pod.
 #[derive(Clone)]
 pub(super) struct Rules<'a> {
     settings: &'a ScaleDownSettings,
@@ -76,13 +78,13 @@ pub(super) struct Rules<'a> {
     workloads: BTreeMap<(&'a str, &'a str, &'a str), i32>,
 }
 
-/// How long a pod that was asked to end may take, when it does not say.
+/// The default termination grace period.
 const DEFAULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
-/// How much longer than its grace a pod may take before it counts as gone.
+/// How much longer than its grace period a pod may take before it counts as gone.
 const EXTRA_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 impl<'a> Rules<'a> {
-    /// Gathers what the rules look at.
+    /// Collects the input of the rules.
     pub(super) fn new(
         settings: &'a ScaleDownSettings,
         workloads: &'a [Workload],
@@ -92,50 +94,50 @@ impl<'a> Rules<'a> {
         Self { settings, now, workloads: workloads.iter().map(key).collect() }
     }
 
-    /// Decides about a pod. `has_budget`: whether a disruption budget covers it.
-    pub(super) fn fate(&self, pod: &Pod, has_budget: bool) -> Fate {
+    /// Decides what happens to a pod. `has_budget`: whether a disruption budget covers it.
+    pub(super) fn drain_outcome(&self, pod: &Pod, has_budget: bool) -> DrainOutcome {
         if pod.drain.is_mirror || pod.drain.is_finished || self.is_long_gone(pod) {
-            return Fate::Ignored;
+            return DrainOutcome::Ignored;
         }
         if let Some(blocking) = self.controller_problem(pod) {
-            return Fate::Blocks(blocking);
+            return DrainOutcome::Blocks(blocking);
         }
         if pod.is_daemon() {
-            return Fate::Daemon;
+            return DrainOutcome::Daemon;
         }
         match pod.drain.safe_to_evict {
-            SafeToEvict::Yes => return Fate::Moved,
-            SafeToEvict::OnCompletion => return Fate::AwaitedToEnd,
-            SafeToEvict::Unsaid | SafeToEvict::No => {}
+            SafeToEvict::Yes => return DrainOutcome::Moved,
+            SafeToEvict::OnCompletion => return DrainOutcome::AwaitedToEnd,
+            SafeToEvict::Unset | SafeToEvict::No => {}
         }
         if !self.is_replicated(pod) {
-            return Fate::Blocks(Blocking::NotReplicated);
+            return DrainOutcome::Blocks(Blocking::NotReplicated);
         }
         if self.settings.skip_system_pods && &*pod.spec.namespace == "kube-system" && !has_budget {
             return match self.is_young(pod) {
-                true => Fate::Blocks(Blocking::UnmovableKubeSystemPod),
-                false => Fate::Moved,
+                true => DrainOutcome::Blocks(Blocking::UnmovableKubeSystemPod),
+                false => DrainOutcome::Moved,
             };
         }
         if pod.drain.safe_to_evict == SafeToEvict::No {
-            return Fate::Blocks(Blocking::NotSafeToEvictAnnotation);
+            return DrainOutcome::Blocks(Blocking::NotSafeToEvictAnnotation);
         }
         if self.settings.skip_local_storage && pod.drain.has_local_storage {
-            return Fate::Blocks(Blocking::LocalStorageRequested);
+            return DrainOutcome::Blocks(Blocking::LocalStorageRequested);
         }
-        Fate::MovedWithinBudget
+        DrainOutcome::MovedWithinBudget
     }
 
-    /// Tells whether a pod should have ended some time ago. Its deletion time already contains its grace, which is
-    /// given once more.
+    /// Returns whether a pod should have terminated some time ago. Its deletion timestamp already includes its grace period, which
+    /// is added once more.
     pub(super) fn is_long_gone(&self, pod: &Pod) -> bool {
         let Some(at) = pod.drain.deletes_at else { return false };
         let grace = pod.drain.grace.unwrap_or(DEFAULT_GRACE);
         after(at, grace.saturating_add(EXTRA_GRACE)) < self.now
     }
 
-    /// A pod whose controller is gone, or has too few replicas, keeps its node. What other groups call a DaemonSet or
-    /// a StatefulSet is not known here.
+    /// Returns why a pod's controller blocks the removal: it is gone, or has too few replicas. Kinds named DaemonSet or StatefulSet in
+    /// other API groups are ignored.
     fn controller_problem(&self, pod: &Pod) -> Option<Blocking> {
         let owner = pod.owner.as_ref().filter(|_| self.settings.skip_custom_controller_pods)?;
         let counts_replicas = match &*owner.kind {
@@ -169,7 +171,7 @@ fn is_of_apps(owner: &Owner) -> bool {
     owner.api_version.starts_with("apps/")
 }
 
-/// Gives a later moment; past the end of time it is the end of time.
+/// Returns a later time, saturating.
 pub(super) fn after(at: Timestamp, span: SignedDuration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)
 }
@@ -196,7 +198,7 @@ mod tests {
         }))
     }
 
-    /// A pod that nothing is special about: it moves within its budget.
+    /// Returns an ordinary pod: it is evicted within its budget.
     fn plain() -> Pod {
         Pod { owner: owner("apps/v1", "ReplicaSet", "r"), ..in_namespace("default") }
     }
@@ -214,7 +216,7 @@ mod tests {
         Pod { created_at: Some(at(NOW - age)), owner: plain().owner, ..in_namespace("kube-system") }
     }
 
-    fn says(safe_to_evict: SafeToEvict) -> Drain {
+    fn annotated(safe_to_evict: SafeToEvict) -> Drain {
         Drain { safe_to_evict, ..Drain::default() }
     }
 
@@ -227,7 +229,7 @@ mod tests {
         Drain { has_local_storage: true, ..Drain::default() }
     }
 
-    /// The existing controllers: one of each kind, named `r`, with 2 replicas.
+    /// Returns the existing controllers: one of each kind, named `r`, with 2 replicas.
     fn workloads() -> Vec<Workload> {
         ["ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"]
             .iter()
@@ -242,43 +244,48 @@ mod tests {
             .collect()
     }
 
-    fn check(settings: &ScaleDownSettings, cases: &[(&str, Pod, bool, Fate)]) {
+    fn check(settings: &ScaleDownSettings, cases: &[(&str, Pod, bool, DrainOutcome)]) {
         let workloads = workloads();
         let rules = Rules::new(settings, &workloads, at(NOW));
         for (what, pod, has_budget, wanted) in cases {
-            assert_eq!(rules.fate(pod, *has_budget), *wanted, "{what}");
+            assert_eq!(rules.drain_outcome(pod, *has_budget), *wanted, "{what}");
         }
     }
 
     #[test]
-    fn rules_1_and_2_leave_alone_what_is_not_really_there() {
-        let mirror = Drain { is_mirror: true, ..says(SafeToEvict::No) };
+    fn rules_1_and_2_ignore_terminated_and_mirror_pods() {
+        let mirror = Drain { is_mirror: true, ..annotated(SafeToEvict::No) };
         check(
             &ScaleDownSettings::default(),
             &[
-                ("mirror", Pod { owner: None, ..with(mirror) }, false, Fate::Ignored),
-                ("60 s after its end", with(ending(60, None)), false, Fate::MovedWithinBudget),
-                ("61 s after its end", with(ending(61, None)), false, Fate::Ignored),
-                ("long grace", with(ending(61, Some(60))), false, Fate::MovedWithinBudget),
-                ("past a long grace", with(ending(91, Some(60))), false, Fate::Ignored),
+                ("mirror", Pod { owner: None, ..with(mirror) }, false, DrainOutcome::Ignored),
+                (
+                    "60 s after its end",
+                    with(ending(60, None)),
+                    false,
+                    DrainOutcome::MovedWithinBudget,
+                ),
+                ("61 s after its end", with(ending(61, None)), false, DrainOutcome::Ignored),
+                ("long grace", with(ending(61, Some(60))), false, DrainOutcome::MovedWithinBudget),
+                ("past a long grace", with(ending(91, Some(60))), false, DrainOutcome::Ignored),
                 (
                     "grace without end",
                     with(ending(61, Some(i64::MAX))),
                     false,
-                    Fate::MovedWithinBudget,
+                    DrainOutcome::MovedWithinBudget,
                 ),
             ],
         );
     }
 
     #[test]
-    fn rule_3_looks_for_the_controller() {
+    fn rule_3_requires_the_controller() {
         let of = |api, kind, name| Pod { owner: owner(api, kind, name), ..plain() };
-        let gone = Fate::Blocks(Blocking::ControllerNotFound);
-        let few = Fate::Blocks(Blocking::MinReplicasReached);
-        let moved = Fate::MovedWithinBudget;
+        let gone = DrainOutcome::Blocks(Blocking::ControllerNotFound);
+        let few = DrainOutcome::Blocks(Blocking::MinReplicasReached);
+        let moved = DrainOutcome::MovedWithinBudget;
         let safe =
-            Pod { owner: owner("apps/v1", "ReplicaSet", "x"), ..with(says(SafeToEvict::Yes)) };
+            Pod { owner: owner("apps/v1", "ReplicaSet", "x"), ..with(annotated(SafeToEvict::Yes)) };
         let settings = ScaleDownSettings { min_replica_count: 3, ..Default::default() };
         check(
             &settings,
@@ -299,14 +306,14 @@ mod tests {
             ],
         );
         let lax = ScaleDownSettings { skip_custom_controller_pods: false, ..settings };
-        check(&lax, &[("not looked for", of("apps/v1", "ReplicaSet", "x"), false, moved)]);
+        check(&lax, &[("not checked", of("apps/v1", "ReplicaSet", "x"), false, moved)]);
     }
 
     #[test]
-    fn rules_4_to_7_settle_what_belongs_to_the_node_or_says_so_itself() {
-        let says_daemon = Drain { says_daemon: true, ..says(SafeToEvict::No) };
-        let safe = Drain { has_local_storage: true, ..says(SafeToEvict::Yes) };
-        let waits = says(SafeToEvict::OnCompletion);
+    fn rules_4_to_7_are_about_daemons_and_annotations() {
+        let is_marked_daemon = Drain { is_marked_daemon: true, ..annotated(SafeToEvict::No) };
+        let safe = Drain { has_local_storage: true, ..annotated(SafeToEvict::Yes) };
+        let waits = annotated(SafeToEvict::OnCompletion);
         check(
             &ScaleDownSettings::default(),
             &[
@@ -314,47 +321,62 @@ mod tests {
                     "DaemonSet",
                     Pod { owner: owner("apps/v1", "DaemonSet", "r"), ..plain() },
                     false,
-                    Fate::Daemon,
+                    DrainOutcome::Daemon,
                 ),
-                ("by annotation", Pod { owner: None, ..with(says_daemon) }, false, Fate::Daemon),
-                ("safe in spite of all", Pod { owner: None, ..with(safe) }, true, Fate::Moved),
+                (
+                    "by annotation",
+                    Pod { owner: None, ..with(is_marked_daemon) },
+                    false,
+                    DrainOutcome::Daemon,
+                ),
+                (
+                    "safe in spite of all",
+                    Pod { owner: None, ..with(safe) },
+                    true,
+                    DrainOutcome::Moved,
+                ),
                 (
                     "finished",
                     with(Drain { is_finished: true, ..waits.clone() }),
                     false,
-                    Fate::Ignored,
+                    DrainOutcome::Ignored,
                 ),
-                ("on completion", Pod { owner: None, ..with(waits) }, false, Fate::AwaitedToEnd),
+                (
+                    "on completion",
+                    Pod { owner: None, ..with(waits) },
+                    false,
+                    DrainOutcome::AwaitedToEnd,
+                ),
             ],
         );
     }
 
     #[test]
-    fn rule_8_wants_somebody_to_create_the_pod_again() {
+    fn rule_8_requires_a_controller_that_recreates_the_pod() {
         let custom = || Pod { owner: owner("x.io/v1", "Thing", "t"), ..plain() };
-        let blocked = Fate::Blocks(Blocking::NotReplicated);
+        let blocked = DrainOutcome::Blocks(Blocking::NotReplicated);
         let settings = ScaleDownSettings::default();
         check(
             &settings,
             &[
                 ("no controller", in_namespace("default"), false, blocked),
                 ("no controller in kube-system", in_namespace("kube-system"), true, blocked),
-                ("a controller nobody knows", custom(), false, blocked),
+                ("an unknown controller", custom(), false, blocked),
             ],
         );
         let lax = ScaleDownSettings { skip_custom_controller_pods: false, ..settings };
         check(
             &lax,
             &[
-                ("a controller nobody knows", custom(), false, Fate::MovedWithinBudget),
+                ("an unknown controller", custom(), false, DrainOutcome::MovedWithinBudget),
                 ("no controller", in_namespace("default"), false, blocked),
             ],
         );
     }
 
     #[test]
-    fn rule_9_keeps_young_system_pods_for_their_grace() {
-        let young = Fate::Blocks(Blocking::UnmovableKubeSystemPod);
+    fn rule_9_blocks_new_system_pods_for_a_grace_period() {
+        let young = DrainOutcome::Blocks(Blocking::UnmovableKubeSystemPod);
         let no_birthday = Pod { created_at: None, ..system(0) };
         let stubborn = Pod { drain: Drain { ..local() }, ..system(3601) };
         let settings = ScaleDownSettings::default();
@@ -362,30 +384,30 @@ mod tests {
             &settings,
             &[
                 ("at its hour", system(3600), false, young),
-                ("past its hour", system(3601), false, Fate::Moved),
-                ("past its hour, with an emptyDir", stubborn, false, Fate::Moved),
+                ("past its hour", system(3601), false, DrainOutcome::Moved),
+                ("past its hour, with an emptyDir", stubborn, false, DrainOutcome::Moved),
                 ("of unknown age", no_birthday, false, young),
-                ("with a budget", system(1), true, Fate::MovedWithinBudget),
+                ("with a budget", system(1), true, DrainOutcome::MovedWithinBudget),
             ],
         );
         let lax = ScaleDownSettings { skip_system_pods: false, ..settings };
-        check(&lax, &[("not special", system(1), false, Fate::MovedWithinBudget)]);
+        check(&lax, &[("not special", system(1), false, DrainOutcome::MovedWithinBudget)]);
     }
 
     #[test]
-    fn rules_10_to_12_are_for_what_is_left() {
+    fn rules_10_to_12_are_about_all_other_pods() {
         let settings = ScaleDownSettings::default();
-        let kept = Fate::Blocks(Blocking::LocalStorageRequested);
-        let refused = Fate::Blocks(Blocking::NotSafeToEvictAnnotation);
+        let kept = DrainOutcome::Blocks(Blocking::LocalStorageRequested);
+        let refused = DrainOutcome::Blocks(Blocking::NotSafeToEvictAnnotation);
         check(
             &settings,
             &[
-                ("must not be evicted", with(says(SafeToEvict::No)), false, refused),
+                ("must not be evicted", with(annotated(SafeToEvict::No)), false, refused),
                 ("local storage", with(local()), false, kept),
-                ("nothing special", plain(), false, Fate::MovedWithinBudget),
+                ("nothing special", plain(), false, DrainOutcome::MovedWithinBudget),
             ],
         );
         let lax = ScaleDownSettings { skip_local_storage: false, ..settings };
-        check(&lax, &[("local storage", with(local()), false, Fate::MovedWithinBudget)]);
+        check(&lax, &[("local storage", with(local()), false, DrainOutcome::MovedWithinBudget)]);
     }
 }

@@ -1,30 +1,30 @@
-//! Which of several groups that would all help is chosen.
+//! Chooses between groups that could all help.
 
 use super::{Expander, Settings};
 
-/// What choosing a group would mean.
+/// The consequences of choosing a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
     pub(super) group: usize,
     pub(super) nodes: u32,
     pub(super) pods: u32,
-    /// What the new nodes have, over all of them: thousandths of cores, and bytes.
+    /// The capacity of all new nodes: millicores, and bytes.
     pub(super) capacity: (f64, f64),
-    /// What the pods on them ask for.
+    /// The requests of the pods on them.
     pub(super) requested: (f64, f64),
-    /// What a node costs, if that is known.
+    /// The price of a node, if known.
     pub(super) price: Option<f64>,
-    /// What one core and one byte cost, to say what the pods are worth.
+    /// The price of one core and one byte, to value the pods.
     pub(super) unit_prices: (f64, f64),
     pub(super) priority: i32,
     pub(super) has_gpu: bool,
-    /// How many nodes the cluster has already.
+    /// The current number of nodes in the cluster.
     pub(super) cluster_nodes: usize,
 }
 
-/// Picks one choice: each expander of the chain keeps the best by its measure, and the first by name ends it.
+/// Picks one choice: each expander of the chain keeps the best by its score, and the name breaks ties.
 ///
-/// `choices` are in the order of their groups' names; `round` tells the picks of one plan apart.
+/// `choices` are sorted by group name; `round` distinguishes the picks of one plan.
 pub(super) fn pick(settings: &Settings, choices: &[Choice], round: u64) -> Option<usize> {
     let mut left: Vec<usize> = (0..choices.len()).collect();
     for expander in &settings.expanders {
@@ -41,19 +41,19 @@ pub(super) fn pick(settings: &Settings, choices: &[Choice], round: u64) -> Optio
     left.first().copied()
 }
 
-/// Keeps the choices with the least measure.
+/// Keeps the choices with the lowest score.
 fn keep(expander: Expander, choices: &[Choice], left: Vec<usize>) -> Vec<usize> {
     let measured: Vec<(usize, f64)> =
         left.iter().map(|at| (*at, measure(expander, &choices[*at]))).collect();
     let least = measured.iter().map(|(_, m)| *m).fold(f64::INFINITY, f64::min);
-    // Without a single price there is nothing to go by.
+    // Without any price there is nothing to compare.
     if least == f64::INFINITY {
         return left;
     }
     measured.into_iter().filter(|(_, m)| *m == least).map(|(at, _)| at).collect()
 }
 
-/// Gives what an expander wants to be small.
+/// Returns the score that an expander minimizes.
 pub(super) fn measure(expander: Expander, choice: &Choice) -> f64 {
     match expander {
         Expander::MostPods => -f64::from(choice.pods),
@@ -65,13 +65,13 @@ pub(super) fn measure(expander: Expander, choice: &Choice) -> f64 {
     }
 }
 
-/// Gives the wasted shares of cpu and memory, added.
+/// Returns the sum of the unused fractions of cpu and memory.
 fn waste(choice: &Choice) -> f64 {
     let share = |has: f64, asked: f64| if has > 0.0 { (has - asked) / has } else { 0.0 };
     share(choice.capacity.0, choice.requested.0) + share(choice.capacity.1, choice.requested.1)
 }
 
-/// Gives what the nodes cost for what the pods are worth, worse the less the node's size suits the cluster's.
+/// Returns the price of the nodes relative to the value of the pods, higher the less the node's size suits the cluster's.
 fn price(choice: &Choice) -> f64 {
     let Some(node) = choice.price else { return f64::INFINITY };
     let worth =
@@ -98,7 +98,7 @@ fn preferred_cores(nodes: usize) -> f64 {
     }
 }
 
-/// A number that looks random but follows from the seed.
+/// Returns a pseudo-random number for a seed and round.
 fn random(seed: u64, round: u64) -> u64 {
     let mut x = seed.wrapping_add(round.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_10_each_expander_keeps_the_best_by_its_measure() {
+    fn rule_1_10_each_expander_keeps_the_best_by_its_score() {
         // Small nodes waste little; big ones are few; the cheap one is the third.
         let all = [
             choice(0, 10, 40, 400.0, 1.0, 1),

@@ -1,4 +1,4 @@
-//! A group of nodes that grows and shrinks.
+//! Node groups.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,13 +15,13 @@ pub struct Group {
     pub priority: i32,
     /// From 0 to `max` at once, and back.
     pub all_or_nothing: bool,
-    /// What a new node looks like, with annotations that say so already applied.
+    /// The template of a new node, with annotations already applied.
     pub template: Option<Template>,
     pub options: GroupOptions,
     pub status: GroupStatus,
 }
 
-/// What a new node looks like.
+/// The template of a new node.
 #[derive(Clone, Debug, Default)]
 pub struct Template {
     pub labels: Labels,
@@ -30,7 +30,7 @@ pub struct Template {
     pub allocatable: Resources,
 }
 
-/// A group's own settings; what is None is the autoscaler's.
+/// A group's own settings; `None` means the autoscaler's.
 #[derive(Clone, Debug, Default)]
 pub struct GroupOptions {
     pub utilization_threshold: Option<f64>,
@@ -41,16 +41,16 @@ pub struct GroupOptions {
     pub ignore_daemon_sets_utilization: Option<bool>,
 }
 
-/// What is known of a group from earlier.
+/// State carried over from earlier evaluations.
 #[derive(Clone, Debug, Default)]
 pub struct GroupStatus {
-    /// The size asked for; None: how many nodes it has.
+    /// The desired size; `None`: its number of nodes.
     pub target: Option<u32>,
     pub scale_up: Option<ScaleUpUnderWay>,
     pub backoff_until: Option<Timestamp>,
 }
 
-/// A scale-up that has not finished.
+/// A scale-up in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleUpUnderWay {
     pub at: Timestamp,

@@ -1,54 +1,54 @@
-//! How a group stands: what its nodes are up to, how many are on their way, and whether it may grow.
+//! The health of nodes and groups: readiness, upcoming nodes, and whether a group may grow.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Cluster, Group, Node, Refusal, Settings, TO_BE_DELETED_TAINT, Taint};
 
-/// What a node is up to.
+/// The readiness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// On its way out.
+    /// Being removed.
     Leaving,
     Ready,
-    /// Not ready yet, and young enough for that to be no surprise.
+    /// Not ready yet, and new enough for that to be normal.
     Starting,
     Unready,
 }
 
-/// How a group stands.
+/// The state of a group.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
-    /// The size asked for.
+pub struct GroupState {
+    /// The desired size.
     pub target: u32,
     pub ready: u32,
     pub unready: u32,
     pub starting: u32,
     pub leaving: u32,
-    /// Nodes that were asked for and will come.
+    /// Nodes that were requested and are expected.
     pub upcoming: u32,
-    /// Why it may not grow, whoever asks.
+    /// The reason why it may not grow at all.
     pub refusal: Option<Refusal>,
 }
 
-/// Taints that say a node is not ready.
+/// Taints of a node that is not ready.
 const NOT_READY_TAINTS: [&str; 3] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/network-unavailable",
 ];
-/// Taints that say a node is still starting, by prefix; the user may name more.
+/// Taints of a node that is still starting, by prefix; the user may add more.
 pub(super) const STARTUP_PREFIXES: [&str; 2] = [
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
-/// Tells whether a taint is one of a node that is still starting.
+/// Returns whether a taint is one of a node that is still starting.
 pub(super) fn is_startup_taint(taint: &Taint, settings: &Settings) -> bool {
     STARTUP_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
         || settings.scale_up.startup_taints.contains(&taint.key)
 }
 
-/// Says what a node is up to.
+/// Returns the readiness of a node.
 pub fn readiness(node: &Node, settings: &Settings, now: Timestamp) -> Readiness {
     if node.taints.iter().any(|taint| &*taint.key == TO_BE_DELETED_TAINT) {
         return Readiness::Leaving;
@@ -65,7 +65,7 @@ pub fn readiness(node: &Node, settings: &Settings, now: Timestamp) -> Readiness 
     }
 }
 
-/// Tells whether so few nodes are unready that the cluster may be touched. Nobody's nodes count too.
+/// Returns whether few enough nodes are unready for the cluster to be scaled. Unmanaged nodes count too.
 pub(super) fn is_cluster_healthy(cluster: &Cluster, settings: &Settings, now: Timestamp) -> bool {
     let unready = |node: &&Node| readiness(node, settings, now) == Readiness::Unready;
     let unready = cluster.nodes.iter().filter(unready).count();
@@ -78,14 +78,14 @@ fn too_many(bad: i64, all: i64, settings: &Settings) -> bool {
         && bad as f64 > health.max_unready_percent / 100.0 * all as f64
 }
 
-/// Says how a group with these nodes stands.
-pub(super) fn standing<'n>(
+/// Returns the state of a group with these nodes.
+pub(super) fn group_state<'n>(
     group: &Group,
     nodes: impl Iterator<Item = &'n Node>,
     settings: &Settings,
     now: Timestamp,
-) -> Standing {
-    let mut all = Standing::default();
+) -> GroupState {
+    let mut all = GroupState::default();
     for node in nodes {
         *match readiness(node, settings, now) {
             Readiness::Ready => &mut all.ready,
@@ -102,7 +102,7 @@ pub(super) fn standing<'n>(
     let is_late = request.is_some_and(|request| now.duration_since(request.at) > limit);
     let is_backed_off = group.status.backoff_until.is_some_and(|until| now <= until);
     if is_late {
-        // What never came is given up, and the group has failed.
+        // Nodes that never registered are given up, and the group has failed.
         let increase = request.map_or(0, |request| request.increase);
         all.target = all.target.saturating_sub(increase).max(all.ready + all.unready);
     }
@@ -122,23 +122,21 @@ pub(super) fn standing<'n>(
     all
 }
 
-/// Too many nodes that should be there by now are missing or not ready.
+/// Returns whether not too many expected nodes are missing or unready.
 fn is_group_healthy(
-    standing: &Standing,
+    group_state: &GroupState,
     registered: u32,
     increase: Option<u32>,
     settings: &Settings,
 ) -> bool {
-    let target = i64::from(standing.target);
-    // Nobody is waiting for them any more, so they are not expected either.
-    let lost = if increase.is_none() { (target - i64::from(registered)).max(0) } else { 0 };
-    let expected = target - lost - i64::from(increase.unwrap_or(0));
-    let missing = expected - i64::from(standing.ready);
-    !too_many(missing, i64::from(registered - standing.leaving), settings)
+    // Without a scale-up under way, every node of the target is expected to be there.
+    let expected = i64::from(group_state.target) - i64::from(increase.unwrap_or(0));
+    let missing = expected - i64::from(group_state.ready);
+    !too_many(missing, i64::from(registered - group_state.leaving), settings)
 }
 
-/// How long a node must have been ready to stand for its group.
-pub(super) const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// How long a node must have been ready to represent its group.
+pub(super) const ESTABLISHED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
@@ -201,6 +199,29 @@ mod tests {
     }
 
     #[test]
+    fn rule_1_5_a_group_far_below_its_target_is_unhealthy_unless_it_is_scaling_up() {
+        let settings = Settings::default();
+        for (target, ready, increase, is_healthy) in [
+            (20, 2, None, false),
+            (20, 2, Some(18), true),
+            (20, 2, Some(10), false),
+            (5, 2, None, true),   // three may be missing
+            (6, 2, None, false),  // four, more than 45 % of two
+            (14, 10, None, true), // four, less than 45 % of ten
+            (4, 0, None, false),
+            (3, 0, None, true),
+            (0, 0, None, true),
+        ] {
+            let scale_up = increase.map(|increase| ScaleUpUnderWay { at: at(-1), increase });
+            let status = GroupStatus { target: Some(target), scale_up, backoff_until: None };
+            let group = Group { max: 100, status, ..Group::default() };
+            let all = group_state(&group, nodes(ready, 0).iter(), &settings, at(0));
+            let wanted = (!is_healthy).then_some(Refusal::Unhealthy);
+            assert_eq!(all.refusal, wanted, "{target} {ready} {increase:?}");
+        }
+    }
+
+    #[test]
     fn rule_1_5_upcoming_nodes_need_a_request_that_is_neither_late_nor_backed_off() {
         let settings = Settings::default();
         for (since, backoff, target, upcoming, refusal) in [
@@ -217,7 +238,7 @@ mod tests {
                 backoff_until: backoff.map(at),
             };
             let group = Group { max: 10, status, ..Group::default() };
-            let all = standing(&group, nodes(2, 0).iter(), &settings, at(0));
+            let all = group_state(&group, nodes(2, 0).iter(), &settings, at(0));
             assert_eq!((all.target, all.upcoming), (target, upcoming), "{since:?} {backoff:?}");
             assert_eq!(all.refusal, refusal, "{since:?} {backoff:?}");
         }

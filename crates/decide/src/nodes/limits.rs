@@ -1,11 +1,11 @@
-//! How much more the whole cluster may have.
+//! Cluster-wide limits.
 
 use super::{Node, Refusal, Settings};
 
-/// What the cluster has, against what it may have.
+/// The current amounts of the cluster and their limits.
 #[derive(Clone)]
 pub(super) struct Quota {
-    /// Each limit's name, its largest, and what there is.
+    /// Each limit's name, its maximum, and the current amount.
     limits: Vec<(Box<str>, i64, i64)>,
     /// How many more nodes this plan may add.
     plan_left: u32,
@@ -14,8 +14,8 @@ pub(super) struct Quota {
 const NODES: &str = "nodes";
 
 impl Quota {
-    /// Counts the nodes that are there or on their way. Nobody's nodes count too.
-    pub(super) fn of<'n>(settings: &Settings, nodes: impl Iterator<Item = &'n Node>) -> Self {
+    /// Counts the existing and upcoming nodes. Unmanaged nodes count too.
+    pub(super) fn new<'n>(settings: &Settings, nodes: impl Iterator<Item = &'n Node>) -> Self {
         let limits = &settings.limits;
         let mut all = vec![
             (Box::from("cpu"), limits.cores.max, 0),
@@ -47,19 +47,19 @@ impl Quota {
         self.plan_left = self.plan_left.saturating_sub(nodes);
     }
 
-    /// Gives how many more nodes this plan may add.
+    /// Returns how many more nodes this plan may add.
     pub(super) fn plan_left(&self) -> u32 {
         self.plan_left
     }
 
-    /// Gives how many more nodes the limit on their number lets in.
+    /// Returns how many more nodes the limit on their number allows.
     pub(super) fn nodes_left(&self) -> u32 {
         let of_nodes = self.limits.iter().find(|(name, ..)| &**name == NODES);
         let left = of_nodes.map_or(i64::MAX, |(_, max, used)| (max - used).max(0));
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// Gives how many more nodes like this one every limit lets in.
+    /// Returns how many more nodes like this one all limits allow.
     pub(super) fn allows(&self, node: &Node) -> u32 {
         let left = self.limits.iter().map(|(name, max, used)| match amount(name, node) {
             0 => u32::MAX,
@@ -68,18 +68,20 @@ impl Quota {
         left.min().unwrap_or(u32::MAX).min(self.plan_left)
     }
 
-    /// Names the limit that lets no more nodes like this one in.
-    pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
-        if self.plan_left == 0 {
+    /// Returns the limit that does not allow so many more nodes like this one.
+    pub(super) fn refusal(&self, node: &Node, nodes: u32) -> Option<Refusal> {
+        if self.plan_left < nodes {
             return Some(Refusal::LimitReached("nodes of one plan".into()));
         }
-        let full = |(name, max, used): &&(Box<str>, i64, i64)| used + amount(name, node) > *max;
+        let sum = |name: &str| amount(name, node).saturating_mul(i64::from(nodes));
+        let full =
+            |(name, max, used): &&(Box<str>, i64, i64)| used.saturating_add(sum(name)) > *max;
         let full = self.limits.iter().filter(|(name, ..)| amount(name, node) > 0).find(full);
         full.map(|(name, ..)| Refusal::LimitReached(name.clone()))
     }
 }
 
-/// Gives what a node counts for a limit; its cores are rounded up.
+/// Returns how much a node counts towards a limit; cores are rounded up.
 fn amount(name: &str, node: &Node) -> i64 {
     match name {
         NODES => 1,
@@ -115,9 +117,12 @@ mod tests {
             };
             let settings = Settings { limits, ..Settings::default() };
             let there = [node(1500, 5), node(1001, 5)];
-            let quota = Quota::of(&settings, there.iter());
+            let quota = Quota::new(&settings, there.iter());
             assert_eq!(quota.allows(&node(1500, 10)), allowed, "{cores} {memory} {nodes}");
-            assert_eq!(quota.refusal(&node(1500, 10)).is_some(), allowed == 0);
+            for wanted in 1..=4 {
+                let refused = quota.refusal(&node(1500, 10), wanted).is_some();
+                assert_eq!(refused, wanted > allowed, "{cores} {memory} {nodes}: {wanted}");
+            }
         }
     }
 }

@@ -1,66 +1,68 @@
-//! Packs waiting pods into new nodes of a group, a kind at a time.
+//! Packs pending pods into new nodes of a group, one class of pods at a time.
 //!
-//! First fit, biggest kinds first. Nodes with the same contents are kept as one run, so that a thousand equal nodes cost
-//! as much as one. What happens inside one node (ports, anti-affinity by host) is counted in its run; what happens in
-//! a zone is counted in the snapshot, and taken back at the end.
+//! First fit decreasing. Nodes with equal contents are kept as one run, so that a thousand equal nodes cost as much as one.
+//! Constraints within a node (ports, anti-affinity by host) are counted in its run; constraints within a zone are counted in the
+//! snapshot, and reverted at the end.
 //!
-//! A kind that has to spread over zones, or that its own zone refuses, may also open nodes of the group's partners in
-//! other zones: one plan satisfies it, not one node a turn. Where a zone that a later kind opened would have kept earlier
-//! pods out, all are packed again with that zone counted from the start.
+//! A class that has to spread over zones, or that its own zone rejects, may also open nodes of the group's partners in other
+//! zones: one plan satisfies it, not one node per evaluation. Where a zone opened for a later class would have kept out earlier
+//! pods, all are packed again with that zone counted from the start.
 
+mod assumptions;
 mod bins;
 mod bound;
-mod footing;
+mod levels;
 mod profile;
 mod run;
 
 use std::collections::BTreeSet;
 
 use super::snapshot::{ClassId, NO_DOMAIN, SpreadRule};
-use super::templates::Mould;
+use super::templates::NodeTemplate;
 use super::{NodeId, Snapshot};
 
+use assumptions::SpreadAssumptions;
 pub(super) use bins::{is_affordable, pack_by_node};
 pub(super) use bound::bound;
 pub use bound::{Bound, Force};
-use footing::Footing;
+use levels::Levels;
 pub(super) use profile::{Profile, Profiles};
 pub(super) use run::Run;
 use run::{Fill, Runs};
 
-/// So many pods of one kind.
+/// A number of pods of one class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub(super) class: ClassId,
     pub(super) count: u32,
 }
 
-/// A group that may be given new nodes.
+/// A group that may get new nodes.
 pub(super) struct Offer<'m> {
-    pub(super) mould: &'m Mould,
-    /// How many nodes it can still get.
+    pub(super) node_template: &'m NodeTemplate,
+    /// How many nodes it may still get.
     pub(super) room: u32,
 }
 
-/// What goes where.
+/// The result of packing.
 #[derive(Default)]
 pub(super) struct Packed {
-    /// New nodes; [`Run::offer`] says of which offer.
+    /// New nodes; [`Run::offer`] is the index of their offer.
     pub(super) runs: Vec<Run>,
-    /// Pods that nodes which are there can take after all, now that others have a place.
-    pub(super) elsewhere: Vec<(ClassId, NodeId)>,
-    /// How many pods of each demand have a place.
+    /// Pods that fit on existing nodes after all, now that others are placed.
+    pub(super) on_existing: Vec<(ClassId, NodeId)>,
+    /// How many pods of each demand are placed.
     pub(super) placed: Vec<u32>,
-    /// The regions of spread rules in which an empty zone would have kept pods out.
-    pub(super) needy: BTreeSet<usize>,
-    /// Packed a node at a time, and not a kind at a time.
+    /// The regions of spread constraints in which an empty zone would have kept pods out.
+    pub(super) sensitive_regions: BTreeSet<usize>,
+    /// Packed one node at a time, not one class at a time.
     pub(super) is_by_node: bool,
 }
 
 impl Packed {
-    /// Tells whether a node like `model` would keep out some of the pods that have a place, because it is in a zone
-    /// where neither the cluster nor this packing (into nodes like `models`) has one.
-    pub(super) fn is_upset_by(
+    /// Returns whether a node like `model` would invalidate placements, because it is in a zone where neither the cluster nor
+    /// this packing (into nodes like `models`) has one.
+    pub(super) fn is_invalidated_by(
         &self,
         snapshot: &Snapshot<'_>,
         models: &[NodeId],
@@ -70,8 +72,9 @@ impl Packed {
             let of = &snapshot.counters.regions[region];
             self.runs.iter().any(|run| of.domain_of(models[run.offer]) == of.domain_of(model))
         };
-        let mut needy = self.needy.iter();
-        needy.any(|region| footing::opens(snapshot, *region, model) && !is_opened(*region))
+        let mut sensitive_regions = self.sensitive_regions.iter();
+        sensitive_regions
+            .any(|region| assumptions::opens(snapshot, *region, model) && !is_opened(*region))
     }
 
     pub(super) fn nodes(&self) -> u32 {
@@ -82,14 +85,14 @@ impl Packed {
         self.placed.iter().sum()
     }
 
-    /// Tells whether it places more pods, or as many on fewer nodes.
+    /// Returns whether it places more pods, or as many on fewer nodes.
     pub(super) fn is_better_than(&self, other: &Self) -> bool {
         let rank = |packed: &Self| (packed.pods(), std::cmp::Reverse(packed.nodes()));
         rank(self) > rank(other)
     }
 }
 
-/// Packs `demand`, in its order, into new nodes of `offers`: the first is the one asked, the others its partners.
+/// Packs `demand`, in its order, into new nodes of `offers`: the first is the group's own, the others are its partners'.
 pub(super) fn pack(
     snapshot: &mut Snapshot<'_>,
     profiles: &Profiles,
@@ -98,21 +101,28 @@ pub(super) fn pack(
     max_nodes: u32,
 ) -> Packed {
     let mut expected = Vec::new();
+    let mut levels = Levels::default();
+    let models: Vec<NodeId> = offers.iter().map(|offer| offer.node_template.model).collect();
     loop {
         let mark = snapshot.mark();
         let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
-        packer.is_alone = demand.len() == 1;
+        packer.levels = levels.clone();
         expected.iter().for_each(|offer| packer.count_nodes(*offer, 1));
         let placed = demand.iter().map(|d| packer.pack_class(d.class, d.count)).collect();
-        let needy = packer.footing.regions(packer.snapshot);
+        let sensitive_regions = packer.assumptions.regions(packer.snapshot);
         packer.take_back();
-        let Packer { runs, elsewhere, surprise, .. } = packer;
+        let Packer { runs, on_existing, surprise, .. } = packer;
+        let opened: Vec<&Run> = runs.iter().flat_map(Runs::iter).collect();
+        let is_lowered = levels.lower(snapshot, profiles, demand, (&opened, &models));
         snapshot.undo_to(mark);
-        let Some(offer) = surprise else {
-            let runs = runs.into_iter().flat_map(Runs::into_all).collect();
-            return Packed { runs, elsewhere, placed, needy, is_by_node: false };
-        };
-        expected.push(offer);
+        match surprise {
+            Some(offer) => expected.push(offer),
+            None if is_lowered => {}
+            None => {
+                let runs = runs.into_iter().flat_map(Runs::into_all).collect();
+                return Packed { runs, on_existing, placed, sensitive_regions, is_by_node: false };
+            }
+        }
     }
 }
 
@@ -124,18 +134,20 @@ struct Packer<'p, 's> {
     fresh: Vec<Run>,
     rooms: Vec<u32>,
     nodes_left: u32,
-    /// The nodes opened of each offer.
+    /// The number of opened nodes of each offer.
     runs: Vec<Runs>,
-    elsewhere: Vec<(ClassId, NodeId)>,
+    on_existing: Vec<(ClassId, NodeId)>,
     changes: Vec<Change>,
-    footing: Footing,
+    assumptions: SpreadAssumptions,
     /// An offer whose zone had to be counted before it was opened.
     surprise: Option<usize>,
-    /// Only one kind is packed.
-    is_alone: bool,
+    /// The assumptions about spread by host.
+    levels: Levels,
+    /// Whether nodes are only filled up to their level for now.
+    is_levelling: bool,
 }
 
-/// A count in the snapshot that is to be taken back.
+/// A change of a count in the snapshot, to be reverted.
 enum Change {
     Plain { counter: usize, domain: u32, by: i32 },
     Spread { counter: usize, domain: u32, by: i32 },
@@ -158,21 +170,22 @@ impl<'p, 's> Packer<'p, 's> {
             rooms: offers.iter().map(|offer| offer.room).collect(),
             nodes_left: max_nodes,
             runs: offers.iter().map(|_| Runs::default()).collect(),
-            elsewhere: Vec::new(),
+            on_existing: Vec::new(),
             changes: Vec::new(),
-            footing: Footing::default(),
+            assumptions: SpreadAssumptions::default(),
             surprise: None,
-            is_alone: false,
+            levels: Levels::default(),
+            is_levelling: false,
         }
     }
 }
 
 impl Packer<'_, '_> {
-    /// Packs up to `count` pods of a class; gives how many found a place.
+    /// Packs up to `count` pods of a class; returns how many were placed.
     fn pack_class(&mut self, class: ClassId, count: u32) -> u32 {
         let profiles = self.profiles;
         let profile = &profiles[class];
-        // A volume for one pod only lets one of them in, and none if somebody has it.
+        // A ReadWriteOncePod volume allows one pod, or none if it is in use.
         let count = count.min(self.snapshot.exclusive_takes(&profile.volumes));
         let mut left = count;
         if profile.is_free_of_others() {
@@ -201,21 +214,21 @@ impl Packer<'_, '_> {
         }
     }
 
-    /// Lists the offers, those first whose domain has the fewest pods that the class spreads over.
+    /// Returns the offers sorted by the number of pods of the class's spread constraints in their domain.
     fn by_count(&self, profile: &Profile) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.offers.len()).collect();
         if let Some((rule, _)) = profile.domain.spread.first() {
             let counter = &self.snapshot.counters.spread[rule.counter];
             let region = &self.snapshot.counters.regions[counter.region];
             all.sort_by_key(|at| {
-                let domain = region.domain_of(self.offers[*at].mould.model);
+                let domain = region.domain_of(self.offers[*at].node_template.model);
                 if domain == NO_DOMAIN { u32::MAX } else { counter.at(domain) }
             });
         }
         all
     }
 
-    /// Lets nodes that are there take pods, which others may have made possible.
+    /// Places pods on existing nodes, which other pods may have made possible.
     fn fill_existing(
         &mut self,
         profile: &Profile,
@@ -225,7 +238,7 @@ impl Packer<'_, '_> {
     ) -> u32 {
         let mut placed = 0;
         while placed < left && profile.may_fit_existing {
-            // Nothing that could let it in has changed since it was refused.
+            // Nothing that could make it fit has changed since it was rejected.
             let stamp = self.stamp(profile);
             if *refused_at == Some(stamp) {
                 break;
@@ -235,8 +248,8 @@ impl Packer<'_, '_> {
                 break;
             };
             self.snapshot.put_class(class, node);
-            self.elsewhere.push((class, node));
-            self.footing.note(self.snapshot, profile, node);
+            self.on_existing.push((class, node));
+            self.assumptions.note(self.snapshot, profile, node);
             placed += 1;
         }
         placed
@@ -253,8 +266,19 @@ impl Packer<'_, '_> {
         least.chain(met).sum()
     }
 
-    /// Lets nodes opened so far of an offer take pods, in the order in which they were opened.
+    /// Places pods on opened nodes of an offer. Those with spread by host first go where there are fewest.
     fn fill_runs(&mut self, profile: &Profile, class: ClassId, left: u32, offer: usize) -> u32 {
+        let mut placed = 0;
+        if !profile.local.spread.is_empty() {
+            self.is_levelling = true;
+            placed = self.fill_in_order(profile, class, left, offer);
+            self.is_levelling = false;
+        }
+        placed + self.fill_in_order(profile, class, left - placed, offer)
+    }
+
+    /// Places pods on opened nodes of an offer, in the order in which they were opened.
+    fn fill_in_order(&mut self, profile: &Profile, class: ClassId, left: u32, offer: usize) -> u32 {
         let left = left.min(self.domain_takes(profile, offer));
         let mut placed = 0;
         let mut at = self.runs[offer].start(&profile.request);
@@ -278,7 +302,7 @@ impl Packer<'_, '_> {
         placed
     }
 
-    /// Tells whether pods want to be on the host of the first of them, which is still to be found.
+    /// Returns whether the pods have affinity to each other by host, and none of them is placed.
     fn starts_a_host(&self, profile: &Profile) -> bool {
         !profile.local.affinity.is_empty() && profile.is_first(self.snapshot)
     }
@@ -296,12 +320,14 @@ impl Packer<'_, '_> {
         if total == 0 {
             return 0;
         }
-        if self.is_surprise(profile, total, offer) {
+        if self.would_invalidate(profile, total, offer) {
             return 0;
         }
-        let nodes = total.div_ceil(each);
-        // Spread by host looks at all nodes, so what is left over must not stand out.
-        let evens = self.is_alone && !profile.local.spread.is_empty();
+        // Spread by host considers all nodes, so the remainder must not stand out.
+        let evens = !profile.local.spread.is_empty();
+        let opened: u32 = self.runs.iter().flat_map(Runs::iter).map(|run| run.nodes).sum();
+        let fewest = levels::fewest_nodes(self.snapshot, profile).saturating_sub(opened);
+        let nodes = total.div_ceil(each).max(fewest.min(total).min(may));
         let each = if evens { total.div_ceil(nodes) } else { each };
         let fill = Fill { class, each, total, profile };
         self.runs[offer].push(self.fresh[offer].opened(nodes), &fill, evens);
@@ -312,19 +338,19 @@ impl Packer<'_, '_> {
         total
     }
 
-    /// Tells whether pods that have a place would not have it, had the zone of this offer been there; notes it if so.
-    fn is_surprise(&mut self, profile: &Profile, pods: u32, offer: usize) -> bool {
-        let Offer { mould, room } = &self.offers[offer];
+    /// Returns whether the zone of this offer would invalidate placements; records it if so.
+    fn would_invalidate(&mut self, profile: &Profile, pods: u32, offer: usize) -> bool {
+        let Offer { node_template, room } = &self.offers[offer];
         let is_first = self.rooms[offer] == *room;
-        let is_one =
-            is_first && self.footing.gives_way(self.snapshot, mould.model, (profile, pods));
+        let is_one = is_first
+            && self.assumptions.is_violated_by(self.snapshot, node_template.model, (profile, pods));
         if is_one {
             self.surprise.get_or_insert(offer);
         }
         is_one
     }
 
-    /// Gives how many pods of a class each node of a run takes, as far as what happens inside a node decides.
+    /// Returns how many pods of a class fit on each node of a run, by the constraints within a node.
     fn each_takes(&self, profile: &Profile, run: &Run) -> u32 {
         let mut most = run.takes(&profile.request);
         let local = &profile.local;
@@ -346,7 +372,7 @@ impl Packer<'_, '_> {
             return 0;
         }
         for (rule, _) in &local.spread {
-            most = most.min(self.host_takes(rule, run));
+            most = most.min(self.host_takes(profile.class, rule, run));
         }
         if !profile.ports.is_empty() {
             let clashes = self.snapshot.ports_clash(&profile.ports, &run.ports);
@@ -355,23 +381,16 @@ impl Packer<'_, '_> {
         if profile.volumes.is_empty() || most == 0 {
             return most;
         }
-        let model = self.offers[run.offer].mould.model;
+        let model = self.offers[run.offer].node_template.model;
         let takes = self.snapshot.takes_volumes(&profile.volumes, model, &run.volumes);
         if takes { most } else { 0 }
     }
 
-    /// Spread by host: other new nodes may have none of these pods, so the least count is taken as 0, except where
-    /// only one kind is packed, whose pods are then spread evenly.
-    fn host_takes(&self, rule: &SpreadRule, run: &Run) -> u32 {
-        let counter = &self.snapshot.counters.spread[rule.counter];
-        let region = &self.snapshot.counters.regions[counter.region];
-        let least = match (self.is_alone, region.present()) {
-            (true, 0) => u32::MAX,
-            (true, _) => counter.least(region),
-            (false, _) => 0,
-        };
-        let least = if rule.min_domains > 1 { 0 } else { least };
-        let (most, have) = (least.saturating_add(rule.max_skew), run.spread_count(rule.counter));
+    /// Returns how many pods a spread constraint by host allows, if every node gets as many as the level of the class allows.
+    fn host_takes(&self, class: ClassId, rule: &SpreadRule, run: &Run) -> u32 {
+        let least = self.levels.level(self.snapshot, class, rule);
+        let skew = if self.is_levelling { 0 } else { rule.max_skew };
+        let (most, have) = (least.saturating_add(skew), run.spread_count(rule.counter));
         match rule.own {
             0 if have <= most => u32::MAX,
             0 => 0,
@@ -379,11 +398,11 @@ impl Packer<'_, '_> {
         }
     }
 
-    /// Gives how many pods of a class an offer takes, as far as its looks and its domains decide.
+    /// Returns how many pods of a class an offer takes, by the constraints on its node and its domains.
     fn domain_takes(&self, profile: &Profile, offer: usize) -> u32 {
-        let model = self.offers[offer].mould.model;
-        // What is packed suits the first offer, but its partners may look different.
-        if offer > 0 && self.snapshot.check_looks(profile.class, model).is_some() {
+        let model = self.offers[offer].node_template.model;
+        // All classes fit the first offer, but its partners' nodes may differ.
+        if offer > 0 && self.snapshot.check_static(profile.class, model).is_some() {
             return 0;
         }
         if profile.domain.is_empty() {
@@ -394,8 +413,8 @@ impl Packer<'_, '_> {
 
     /// Counts pods in the domains of an offer.
     fn count(&mut self, profile: &Profile, offer: usize, pods: u32) {
-        let (model, by) = (self.offers[offer].mould.model, pods.cast_signed());
-        // By host, which one it is does not matter here; that there are such pods does.
+        let (model, by) = (self.offers[offer].node_template.model, pods.cast_signed());
+        // By host, only the existence of such pods matters here, not their host.
         for counter in profile.domain.counts_for.iter().chain(&profile.local.counts_for) {
             let topology = self.snapshot.counters.plain[*counter].topology;
             let domain = self.snapshot.topologies.domain(topology, model);
@@ -406,11 +425,11 @@ impl Packer<'_, '_> {
             let domain = self.snapshot.counters.regions[region].domain_of(model);
             self.change(Change::Spread { counter: *counter, domain, by });
         }
-        self.footing.note(self.snapshot, profile, model);
+        self.assumptions.note(self.snapshot, profile, model);
     }
 
     fn count_nodes(&mut self, offer: usize, nodes: u32) {
-        let model = self.offers[offer].mould.model;
+        let model = self.offers[offer].node_template.model;
         for region in 0..self.snapshot.counters.regions.len() {
             let domain = self.snapshot.counters.regions[region].domain_of(model);
             if !self.snapshot.is_host_region(region) {

@@ -1,4 +1,4 @@
-//! Which pods wait for a node, and which of them fit the nodes that are there after all.
+//! Finds pending pods, and places those that fit on existing nodes.
 
 use std::cmp::Reverse;
 
@@ -7,12 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::ClassId;
 use super::{Cluster, NodeId, Pod, PodId, Scheduling, Settings, Snapshot};
 
-/// Tells whether a pod is so unimportant that it neither counts nor takes room.
+/// Returns whether a pod is expendable: it is ignored.
 pub(super) fn is_expendable(pod: &Pod, settings: &Settings) -> bool {
     pod.priority.is_some_and(|priority| priority < settings.scale_up.expendable_priority_cutoff)
 }
 
-/// Lists the pods that no node was found for.
+/// Returns the unschedulable pods.
 pub(super) fn waiting(cluster: &Cluster, settings: &Settings) -> Vec<PodId> {
     let waits = |pod: &Pod| {
         pod.scheduling == Scheduling::Unschedulable
@@ -23,8 +23,8 @@ pub(super) fn waiting(cluster: &Cluster, settings: &Settings) -> Vec<PodId> {
     (0..cluster.pods.len()).filter(|id| waits(&cluster.pods[*id])).collect()
 }
 
-/// Tells whether a pod without a place may ask for a new node: a daemon comes with one, and a young pod may yet be
-/// served.
+/// Returns whether a pending pod may cause a scale-up: a daemon comes with its node, and a new pod may still be
+/// scheduled.
 pub(super) fn may_ask(pod: &Pod, settings: &Settings, now: Timestamp) -> bool {
     let delay = settings.scale_up.new_pod_delay.max(pod.scale_up_delay.unwrap_or_default());
     let is_old = |at: Timestamp| now.duration_since(at) > delay;
@@ -32,14 +32,14 @@ pub(super) fn may_ask(pod: &Pod, settings: &Settings, now: Timestamp) -> bool {
     !pod.is_daemon() && !is_young
 }
 
-/// Waiting pods after those that fit were placed.
+/// Pending pods after those that fit were placed.
 pub(super) struct Tried {
-    /// In the order in which they were let in.
+    /// In the order in which they were placed.
     pub(super) placed: Vec<PodId>,
     pub(super) left: Vec<PodId>,
 }
 
-/// Places the pods that fit after all, the most important first.
+/// Places the pods that fit, by descending priority.
 pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) -> Tried {
     let mut placed = Vec::new();
     let mut hopeless = vec![None; snapshot.classes.len()];
@@ -51,7 +51,7 @@ pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) 
     };
     let (mut left, mut tried): (Vec<PodId>, Vec<PodId>) =
         waiting.into_iter().partition(|pod| is_hopeless(snapshot, snapshot.classes.of_pod(*pod)));
-    // Names are compared only for pods that have a chance: there may be many without.
+    // Names are compared only for pods that may fit: there may be many that do not.
     let pods = &snapshot.cluster.pods;
     let rank = |pod: &PodId| {
         let pod = &pods[*pod];
@@ -61,7 +61,7 @@ pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) 
     loop {
         let before = tried.len();
         tried = try_each(snapshot, tried, &mut placed);
-        // A pod that was placed can let in others that want to be near it, or that spread.
+        // A placed pod can make others fit, through affinity or spread.
         let (again, done): (Vec<PodId>, Vec<PodId>) =
             tried.iter().partition(|pod| snapshot.may_change(**pod));
         left.extend(done);
@@ -74,7 +74,7 @@ pub(super) fn place_what_fits(snapshot: &mut Snapshot<'_>, waiting: Vec<PodId>) 
     Tried { placed, left }
 }
 
-/// Tries the pods in their order; a kind that found no place is not tried again, nor are nodes it found too full.
+/// Tries the pods in order; a class that did not fit is not tried again, nor are nodes that were too full for it.
 fn try_each(snapshot: &mut Snapshot<'_>, pods: Vec<PodId>, placed: &mut Vec<PodId>) -> Vec<PodId> {
     let mut from: Vec<Option<NodeId>> = vec![Some(0); snapshot.classes.len()];
     let mut left = Vec::new();

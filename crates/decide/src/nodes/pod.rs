@@ -1,4 +1,4 @@
-//! A pod: what scheduling can see of it, where it is, and what draining its node would mean for it.
+//! A pod: its scheduling constraints, its node, and what matters when its node is drained.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::{LabelSelector, Labels, NodeTerm, Resources, Toleration};
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
     pub name: Box<str>,
-    /// What scheduling can see. Pods of one kind may share it, but need not.
+    /// The scheduling constraints. Pods of one class may share them.
     pub spec: Arc<PodSpec>,
     pub scheduling: Scheduling,
-    /// None when unset, which is never expendable.
+    /// `None` when unset, which is never expendable.
     pub priority: Option<i32>,
     pub created_at: Option<Timestamp>,
-    /// How long the pod itself asks to wait before it counts as pending.
+    /// How long the pod waits before it causes a scale-up, by its own annotation.
     pub scale_up_delay: Option<SignedDuration>,
     /// Its controller.
     pub owner: Option<Arc<Owner>>,
@@ -24,32 +24,32 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Names it as `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.spec.namespace, self.name)
     }
 
-    /// Tells whether it belongs to a DaemonSet.
+    /// Returns whether it belongs to a DaemonSet.
     pub fn is_daemon(&self) -> bool {
-        self.drain.says_daemon || self.owner.as_ref().is_some_and(|o| &*o.kind == "DaemonSet")
+        self.drain.is_marked_daemon || self.owner.as_ref().is_some_and(|o| &*o.kind == "DaemonSet")
     }
 }
 
-/// Where a pod is on its way to a node.
+/// The scheduling state of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scheduling {
     /// `spec.nodeName` names this node.
     On(Box<str>),
-    /// The scheduler wants it on this node, once room was made there.
+    /// The scheduler nominated this node, pending preemption.
     Nominated(Box<str>),
     /// The scheduler found no node for it.
     Unschedulable,
-    /// Anything else: gated, not looked at yet, being deleted without a node, finished.
+    /// Anything else: gated, not tried yet, being deleted without a node, finished.
     #[default]
     Other,
 }
 
-/// All that the scheduler looks at in a pod. Pods with equal specs are of one kind.
+/// Everything the scheduler considers in a pod. Pods with equal specs are of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
     pub namespace: Box<str>,
@@ -57,7 +57,7 @@ pub struct PodSpec {
     /// The effective request: the larger of containers with sidecars and the init peak, plus overhead.
     pub requests: Resources,
     pub node_selector: Labels,
-    /// The required node affinity: one term must hold. None: any node.
+    /// The required node affinity: one term must match. `None`: any node.
     pub node_affinity: Option<Box<[NodeTerm]>>,
     pub tolerations: Box<[Toleration]>,
     /// Required pod affinity: every term.
@@ -89,15 +89,15 @@ pub struct SpreadConstraint {
     pub topology_key: Box<str>,
     pub max_skew: u32,
     pub selector: LabelSelector,
-    /// Fewer domains than this: the least count is 0.
+    /// With fewer domains than this, the minimum count is 0.
     pub min_domains: u32,
-    /// `nodeAffinityPolicy`: only nodes the pod selects count.
+    /// `nodeAffinityPolicy`: only nodes that the pod selects count.
     pub honor_affinity: bool,
     /// `nodeTaintsPolicy`: only nodes whose taints the pod tolerates count.
     pub honor_taints: bool,
 }
 
-/// A port of the node that a pod takes.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// `TCP`, `UDP` or `SCTP`.
@@ -107,23 +107,23 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// A persistent volume a pod uses.
+/// A persistent volume of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Volume {
-    /// Names the volume: two pods with the same one share it. Unbound claims go by `namespace/claim`.
+    /// The volume's identity: pods with the same one share it. Unbound claims use `namespace/claim`.
     pub id: Box<str>,
-    /// Whose attach limit it counts for; empty: nobody's.
+    /// The driver whose attach limit it counts towards; empty: none.
     pub driver: Box<str>,
-    /// Where it can be reached (the volume's node affinity, zone labels or a class's topologies): one term must
-    /// hold. None: anywhere.
+    /// Where it is accessible (the volume's node affinity, zone labels or a class's topologies): one term must match.
+    /// `None`: anywhere.
     pub reachable: Option<Box<[NodeTerm]>>,
     /// Only one pod in the cluster may use it (`ReadWriteOncePod`).
     pub exclusive: bool,
-    /// The claim or its volume does not exist, so no node will do.
+    /// The claim or its volume does not exist, so no node fits.
     pub missing: bool,
 }
 
-/// Who looks after a pod.
+/// A pod's controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     pub api_version: Box<str>,
@@ -132,17 +132,17 @@ pub struct Owner {
     pub uid: Box<str>,
 }
 
-/// What draining has to know about a pod.
+/// The facts about a pod that matter when its node is drained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drain {
-    /// A copy of a pod that the kubelet runs from a file.
+    /// A mirror of a static pod.
     pub is_mirror: bool,
-    /// It succeeded or failed for good: it takes no room any more.
+    /// It succeeded or failed: it no longer uses resources.
     pub is_finished: bool,
     /// The annotation `cluster-autoscaler.kubernetes.io/daemonset-pod: "true"`.
-    pub says_daemon: bool,
+    pub is_marked_daemon: bool,
     pub safe_to_evict: SafeToEvict,
-    /// It keeps data on the node, in a volume that is not declared safe to lose.
+    /// It has local storage that is not declared safe to lose.
     pub has_local_storage: bool,
     /// `deletionTimestamp`.
     pub deletes_at: Option<Timestamp>,
@@ -154,7 +154,7 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SafeToEvict {
     #[default]
-    Unsaid,
+    Unset,
     Yes,
     No,
     OnCompletion,

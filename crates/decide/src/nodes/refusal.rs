@@ -1,10 +1,10 @@
-//! Why a pod cannot be on a node, or why a group does not help it.
+//! The reasons why a pod does not fit on a node, or a group does not help it.
 
 use std::fmt;
 
 use crate::Reason;
 
-/// Why not there.
+/// The reason for a rejection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     Unschedulable,
@@ -24,13 +24,17 @@ pub enum Refusal {
     PodAffinity(Box<str>),
     /// The topology key.
     PodAntiAffinity(Box<str>),
-    /// The group cannot grow: its size and its largest.
+    /// The group is at its maximum.
     AtMaxSize(u32),
-    /// What is limited for the whole cluster.
+    /// The limited resource of the cluster.
     LimitReached(Box<str>),
     BackedOff,
     Unhealthy,
+    /// Too many nodes of the cluster are not ready.
+    ClusterUnhealthy,
     NoTemplate,
+    /// A new node would take the pod, but no plan for it was found.
+    NotPlanned,
 }
 
 impl Reason for Refusal {
@@ -53,7 +57,9 @@ impl Reason for Refusal {
             Self::LimitReached(_) => "LimitReached",
             Self::BackedOff => "BackedOff",
             Self::Unhealthy => "Unhealthy",
+            Self::ClusterUnhealthy => "ClusterUnhealthy",
             Self::NoTemplate => "NoTemplate",
+            Self::NotPlanned => "NotPlanned",
         }
     }
 }
@@ -66,27 +72,37 @@ impl fmt::Display for Refusal {
                 write!(f, "the pod does not tolerate the taint {taint}")
             }
             Self::NodeSelectorMismatch => {
-                write!(f, "the pod's node selector or affinity asks for another node")
+                write!(f, "the pod's node selector or affinity does not match")
             }
             Self::HostPortTaken(port) => write!(f, "host port {port} is taken"),
-            Self::TooManyPods => write!(f, "the node takes no more pods"),
+            Self::TooManyPods => write!(f, "the node has its maximum number of pods"),
             Self::InsufficientCpu => write!(f, "not enough cpu"),
             Self::InsufficientMemory => write!(f, "not enough memory"),
             Self::InsufficientResource(name) => write!(f, "not enough {name}"),
-            Self::VolumeLimit(driver) => write!(f, "the node attaches no more volumes of {driver}"),
-            Self::VolumeZone(volume) => write!(f, "volume {volume} cannot be reached from there"),
+            Self::VolumeLimit(driver) => {
+                write!(f, "the node cannot attach more volumes of {driver}")
+            }
+            Self::VolumeZone(volume) => write!(f, "volume {volume} is not accessible from there"),
             Self::TopologySpread(key) => {
-                write!(f, "the pod's spread over {key} would be too uneven")
+                write!(f, "the pod's topology spread over {key} would exceed its max skew")
             }
             Self::PodAffinity(key) => {
-                write!(f, "no pod that it wants to be near has the same {key}")
+                write!(f, "no pod that matches its affinity has the same {key}")
             }
-            Self::PodAntiAffinity(key) => write!(f, "a pod it must not be near has the same {key}"),
-            Self::AtMaxSize(max) => write!(f, "the group has its largest size, {max}"),
+            Self::PodAntiAffinity(key) => {
+                write!(f, "a pod that matches its anti-affinity has the same {key}")
+            }
+            Self::AtMaxSize(max) => write!(f, "the group is at its maximum of {max}"),
             Self::LimitReached(what) => write!(f, "the cluster's limit on {what} is reached"),
-            Self::BackedOff => write!(f, "the group failed lately and is left alone for a while"),
+            Self::BackedOff => write!(f, "the group failed recently and is backing off"),
             Self::Unhealthy => write!(f, "too many of the group's nodes are missing or not ready"),
-            Self::NoTemplate => write!(f, "what a new node would look like is not known"),
+            Self::ClusterUnhealthy => {
+                write!(f, "too many nodes of the cluster are not ready; scaling is paused")
+            }
+            Self::NoTemplate => write!(f, "the group has no node template"),
+            Self::NotPlanned => {
+                write!(f, "a new node would take the pod, but no plan for it was found")
+            }
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Amounts of what pods ask for and nodes have.
+//! Resource amounts of pods and nodes.
 
-/// Amounts by resource. A resource that is not named is zero.
+/// Amounts by resource. Unnamed resources are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resources {
-    /// In thousandths of a core.
+    /// In millicores.
     pub cpu: i64,
     /// In bytes.
     pub memory: i64,
     /// In bytes.
     pub ephemeral_storage: i64,
-    /// How many pods a node takes; nothing in a request.
+    /// The maximum number of pods on a node; 0 in a request.
     pub pods: i64,
     /// Every other resource (GPUs, huge pages, …), in whole units, sorted by name.
     pub other: Box<[(Box<str>, i64)]>,
 }
 
 impl Resources {
-    /// Gives the amount of one resource by its Kubernetes name, `cpu` in thousandths.
+    /// Returns the amount of a resource by its Kubernetes name, `cpu` in millicores.
     pub fn get(&self, name: &str) -> i64 {
         match name {
             "cpu" => self.cpu,
@@ -27,7 +27,7 @@ impl Resources {
         }
     }
 
-    /// Sets the amount of one resource by its Kubernetes name, `cpu` in thousandths.
+    /// Sets the amount of a resource by its Kubernetes name, `cpu` in millicores.
     pub fn set(&mut self, name: &str, amount: i64) {
         match name {
             "cpu" => self.cpu = amount,
@@ -45,7 +45,7 @@ impl Resources {
         }
     }
 
-    /// Lists every resource that is not zero, by its Kubernetes name.
+    /// Iterates over all non-zero resources, by Kubernetes name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, i64)> {
         let known = [
             ("cpu", self.cpu),
@@ -57,13 +57,13 @@ impl Resources {
         known.into_iter().chain(other).filter(|(_, amount)| *amount != 0)
     }
 
-    /// Tells whether this names a GPU.
+    /// Returns whether there is a GPU.
     pub fn has_gpu(&self) -> bool {
         super::GPU_RESOURCES.iter().any(|name| self.get(name) > 0)
     }
 }
 
-/// Later amounts replace earlier ones of the same name.
+/// Collects amounts; the last of several for one name wins.
 impl<'a> FromIterator<(&'a str, i64)> for Resources {
     fn from_iter<I: IntoIterator<Item = (&'a str, i64)>>(amounts: I) -> Self {
         let mut all = Self::default();

@@ -1,115 +1,117 @@
-//! Which nodes does nobody need, and which of them go now?
+//! Finds unneeded nodes and decides which of them to remove now.
 //!
-//! Nodes with little use whose pods have another place are unneeded: one after another is emptied in a what-if that
-//! stays, so that no two count on the same room. Of those, the ones that have been so for long enough go, as many as
-//! limits allow. For every other node there is a reason.
+//! Underutilized nodes whose pods fit elsewhere are unneeded: they are emptied one after another in a cumulative simulation, so
+//! that no two rely on the same free resources. Those that have been unneeded for long enough are removed, within limits. Every
+//! other node gets a reason.
 
 mod confirm;
+mod context;
+mod converge;
 mod eligible;
-mod keep;
-mod look;
 mod select;
-mod settle;
 mod simulate;
+mod unremovable;
+mod validate;
 
 use jiff::Timestamp;
 
-use super::{NodeId, PodId, ScaleUp, Settings, Snapshot, Status, Turn};
+use super::{Evaluation, NodeId, PodId, ScaleUp, Settings, Snapshot, Status};
 
-pub use keep::Keep;
-use look::Look;
-use settle::Settled;
-use simulate::Found;
+use context::ScaleDownContext;
+use converge::ConvergedPlan;
+use simulate::UnneededNode;
+pub use unremovable::UnremovableReason;
+pub use validate::DrainPlan;
 
-/// What to do about nodes that nobody needs. All lists are sorted by the node's name, but for `delete`, which is in the
-/// order in which to carry it out.
+/// The plan for unneeded nodes. All lists are sorted by node name, except `delete`, which is in the order in which to carry it
+/// out.
 #[derive(Clone, Debug, Default)]
 pub struct ScaleDown {
-    /// Nodes with little use whose pods have another place, with the moment since when.
+    /// Underutilized nodes whose pods fit elsewhere, with the time since when.
     pub unneeded: Vec<(Box<str>, Timestamp)>,
-    /// Those of them that go now.
+    /// Those of them that are removed now.
     pub delete: Vec<Removal>,
-    /// What keeps every other node.
-    pub unremovable: Vec<(Box<str>, Keep)>,
-    /// When time alone could change the answer.
+    /// The reason why each other node is kept.
+    pub unremovable: Vec<(Box<str>, UnremovableReason)>,
+    /// The time at which the result could change without any other change.
     pub wake_at: Option<Timestamp>,
 }
 
-/// A node that goes.
+/// A node to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     pub node: Box<str>,
-    /// Where each of its pods would find another place; an empty node has none.
+    /// The new node of each of its pods; an empty node has none.
     pub moves: Vec<(PodId, NodeId)>,
 }
 
 impl Removal {
-    /// Tells whether pods have to be moved off it first.
+    /// Returns whether it has to be drained first.
     pub fn is_drain(&self) -> bool {
         !self.moves.is_empty()
     }
 }
 
-/// What the decision looks at besides the cluster.
+/// The input of the decision besides the cluster.
 #[derive(Clone, Copy)]
-struct Given<'a> {
+struct ScaleDownInput<'a> {
     settings: &'a Settings,
     status: &'a Status,
-    /// Whether nodes are being added in this very turn.
+    /// Whether nodes are added in the same evaluation.
     adds_now: bool,
     now: Timestamp,
 }
 
-impl Turn<'_> {
-    /// Plans which nodes go, after what was planned to be added. In a cluster that is too unhealthy to touch nothing is
-    /// planned. The what-ifs of the plan are left in the snapshot.
+impl Evaluation<'_> {
+    /// Plans removals, after the planned additions. Nothing is planned in an unhealthy cluster. The simulated changes of the plan
+    /// are left in the snapshot.
     pub fn scale_down(&mut self, status: &Status, added: &ScaleUp) -> ScaleDown {
         if !self.is_healthy {
             return ScaleDown::default();
         }
-        // Pods that were promised a place on a node that is there keep it.
-        for (pod, node) in &added.elsewhere {
+        // Pods that were promised a place on an existing node keep it.
+        for (pod, node) in &added.on_existing {
             if self.snapshot.node_of(*pod).is_none() {
                 self.snapshot.place(*pod, *node);
             }
         }
         let adds_now = added.resizes.iter().any(|resize| resize.to > resize.from);
-        let given = Given { settings: self.settings, status, adds_now, now: self.now };
-        plan(&mut self.snapshot, given)
+        let input = ScaleDownInput { settings: self.settings, status, adds_now, now: self.now };
+        plan(&mut self.snapshot, input)
     }
 }
 
-fn plan(snapshot: &mut Snapshot<'_>, given: Given<'_>) -> ScaleDown {
-    let look = Look::new(snapshot, given);
-    if !given.settings.scale_down.enabled {
-        return look.all_kept();
+fn plan(snapshot: &mut Snapshot<'_>, input: ScaleDownInput<'_>) -> ScaleDown {
+    let context = ScaleDownContext::new(snapshot, input);
+    if !input.settings.scale_down.enabled {
+        return context.all_kept();
     }
-    let settled = settle::run(&look, snapshot);
-    look.report(snapshot, settled)
+    let converged = converge::run(&context, snapshot);
+    context.report(snapshot, converged)
 }
 
-impl Look<'_> {
-    /// Gives the plan of an autoscaler that may not remove anything.
+impl ScaleDownContext<'_> {
+    /// Returns the plan when scale-down is disabled.
     fn all_kept(&self) -> ScaleDown {
         let why = |node: NodeId| match self.group_of(node) {
-            Some(_) => Keep::ScaleDownDisabled,
-            None => Keep::NotAutoscaled,
+            Some(_) => UnremovableReason::ScaleDownDisabled,
+            None => UnremovableReason::NotAutoscaled,
         };
         let unremovable = self.nodes().map(|node| (self.name(node), why(node))).collect();
         ScaleDown { unremovable, ..ScaleDown::default() }
     }
 
-    fn report(&self, snapshot: &Snapshot<'_>, settled: Settled) -> ScaleDown {
-        let Settled { goes, spare, kept } = settled;
+    fn report(&self, snapshot: &Snapshot<'_>, converged: ConvergedPlan) -> ScaleDown {
+        let ConvergedPlan { removed, spare, kept } = converged;
         let mut unneeded: Vec<_> =
-            goes.iter().chain(&spare).map(|f| (self.name(f.node), self.since(f.node))).collect();
+            removed.iter().chain(&spare).map(|f| (self.name(f.node), self.since(f.node))).collect();
         unneeded.sort();
         let to = |pod: &PodId| Some((*pod, snapshot.node_of(*pod)?));
-        let removal = |gone: &Found| Removal {
+        let removal = |gone: &UnneededNode| Removal {
             node: self.name(gone.node),
             moves: gone.pods.iter().filter_map(to).collect(),
         };
-        let delete = goes.iter().map(removal).collect();
+        let delete = removed.iter().map(removal).collect();
         let unremovable: Vec<_> = self
             .nodes()
             .zip(kept)

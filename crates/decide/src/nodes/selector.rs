@@ -1,4 +1,4 @@
-//! Which labels somebody asks for.
+//! Label and node selectors.
 
 use super::Labels;
 
@@ -15,7 +15,7 @@ pub enum Operator {
     Lt,
 }
 
-/// One thing asked of a label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
     pub key: Box<str>,
@@ -24,7 +24,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Tells whether a label with this value (or without one) is as required.
+    /// Returns whether a label with this value (`None`: absent) meets the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let among = |v: &str| self.values.iter().any(|wanted| &**wanted == v);
         match self.operator {
@@ -37,7 +37,7 @@ impl Requirement {
         }
     }
 
-    /// A value below zero matches nothing: the API refuses it, and what got past is not guessed at.
+    /// Compares integers. A negative value matches nothing: the API rejects it.
     fn compares(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let [wanted] = &*self.values else { return false };
         match (value.and_then(|v| v.parse().ok()), wanted.parse::<i64>()) {
@@ -47,22 +47,22 @@ impl Requirement {
     }
 }
 
-/// A selector of pods or namespaces: every requirement holds. `matchLabels` are requirements `In` of one value.
+/// A selector of pods or namespaces: all requirements must be met. `matchLabels` are requirements `In` with one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSelector {
-    /// Sorted. None at all: everything matches.
+    /// Sorted. Empty: everything matches.
     pub requirements: Box<[Requirement]>,
     /// An absent selector, which matches nothing.
     pub matches_nothing: bool,
 }
 
 impl LabelSelector {
-    /// Gives the selector of an absent field: it matches nothing.
+    /// Returns the selector of an absent field: it matches nothing.
     pub fn nothing() -> Self {
         Self { requirements: Box::default(), matches_nothing: true }
     }
 
-    /// Gives the selector that asks for each of `labels`.
+    /// Returns the selector that requires each of `labels`.
     pub fn of_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let one = |(key, value): (&str, &str)| Requirement {
             key: key.into(),
@@ -74,28 +74,28 @@ impl LabelSelector {
         Self { requirements: requirements.into(), matches_nothing: false }
     }
 
-    /// Tells whether something with these labels is selected.
+    /// Returns whether these labels match.
     pub fn matches(&self, labels: &Labels) -> bool {
         !self.matches_nothing && self.requirements.iter().all(|r| r.matches(labels.get(&r.key)))
     }
 
-    /// Tells whether it selects everything.
+    /// Returns whether everything matches.
     pub fn is_empty(&self) -> bool {
         !self.matches_nothing && self.requirements.is_empty()
     }
 }
 
-/// One term of a required node affinity: all of it holds. A term that asks for nothing matches no node.
+/// One term of a required node affinity: all of it must match. An empty term matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeTerm {
     /// About the node's labels.
     pub labels: Box<[Requirement]>,
-    /// About the node's name (`matchFields` of `metadata.name`); the key is not looked at.
+    /// About the node's name (`matchFields` of `metadata.name`); the key is ignored.
     pub name: Box<[Requirement]>,
 }
 
 impl NodeTerm {
-    /// Tells whether a node of this name and these labels is as asked.
+    /// Returns whether a node with this name and these labels matches.
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         let nothing = self.labels.is_empty() && self.name.is_empty();
         !nothing

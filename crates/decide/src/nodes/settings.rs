@@ -1,15 +1,15 @@
-//! What the user wants of the node autoscaler, and what earlier looks left behind.
+//! The settings of the node autoscaler, and the state carried over between evaluations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The settings, grouped by the step that reads them. The defaults are the documented ones.
+/// The settings, grouped by the step that reads them, with the documented defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A chain: each keeps the best by its measure until one group is left; the name decides the rest.
+    /// A chain: each keeps the best by its score until one group is left; the name breaks ties.
     pub expanders: Vec<Expander>,
-    /// What `random` starts from.
+    /// The seed of `random`.
     pub seed: u64,
     pub limits: Limits,
     pub scale_up: ScaleUpSettings,
@@ -17,7 +17,7 @@ pub struct Settings {
     pub health: Health,
 }
 
-/// How to choose between groups that would all help.
+/// How to choose between groups that could all help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expander {
     Random,
@@ -28,7 +28,7 @@ pub enum Expander {
     Priority,
 }
 
-/// How large the whole cluster may be.
+/// Cluster-wide limits.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// 0: no limit.
@@ -41,7 +41,7 @@ pub struct Limits {
     pub resources: BTreeMap<Box<str>, Range>,
 }
 
-/// At least and at most.
+/// A minimum and a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub min: i64,
@@ -56,14 +56,14 @@ pub struct ScaleUpSettings {
     pub max_nodes: u32,
     pub balance_similar_groups: bool,
     pub balance_ignore_labels: Vec<Box<str>>,
-    /// When given, similar means: equal in these labels.
+    /// When given, groups are similar if they are equal in these labels.
     pub balance_labels: Vec<Box<str>>,
     pub expendable_priority_cutoff: i32,
     pub enforce_min_size: bool,
     pub max_node_startup_time: SignedDuration,
-    /// Taints by key: a node with one is not ready yet; not part of a template.
+    /// Taints by key: a node with one is not ready yet; removed from templates.
     pub startup_taints: Vec<Box<str>>,
-    /// Taints by key: not part of a template.
+    /// Taints by key: removed from templates.
     pub status_taints: Vec<Box<str>>,
     pub force_daemon_sets: bool,
 }
@@ -91,20 +91,24 @@ pub struct ScaleDownSettings {
     pub max_graceful_termination: SignedDuration,
 }
 
-/// How many unready nodes are too many to touch anything.
+/// How many unready nodes make the cluster unhealthy.
 #[derive(Clone, Copy, Debug)]
 pub struct Health {
     pub max_unready_percent: f64,
     pub ok_unready: u32,
 }
 
-/// What earlier looks left behind.
+/// State carried over from earlier evaluations.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     pub unneeded_since: BTreeMap<Box<str>, Timestamp>,
     pub last_scale_up_at: Option<Timestamp>,
     pub last_delete_at: Option<Timestamp>,
     pub last_delete_failure_at: Option<Timestamp>,
+    /// The nodes whose removal is in progress, however long it has taken.
+    pub removing: BTreeSet<Box<str>>,
+    /// Until when nodes rest whose removal failed.
+    pub resting: BTreeMap<Box<str>, Timestamp>,
 }
 
 const GIB: i64 = 1 << 30;

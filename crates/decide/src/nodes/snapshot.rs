@@ -1,8 +1,8 @@
-//! A cluster in a compact form that answers "would this pod fit there?" at once, and takes what-ifs back cheaply.
+//! A cluster in a compact form that answers quickly whether a pod fits on a node, and reverts simulated changes cheaply.
 //!
-//! Pods are grouped into classes by what scheduling can see of them, nodes into shapes by what those classes can see.
-//! Affinity and spread are counted per topology domain whenever a pod comes or goes, so that asking costs as much as
-//! the pod has terms, however many pods there are. Every change is logged and undone by doing its opposite.
+//! Pods are grouped into classes with equal scheduling constraints, nodes into shapes that those constraints cannot distinguish.
+//! Affinity and spread are counted per topology domain whenever a pod is added or removed, so that a check costs as much as the
+//! pod has terms, however many pods there are. Every change is logged and undone by its inverse.
 
 mod classes;
 mod counters;
@@ -36,14 +36,14 @@ pub use undo::Mark;
 use undo::Op;
 use volumes::Volumes;
 
-/// A pod, by its place in [`Cluster::pods`].
+/// A pod, by its index in [`Cluster::pods`].
 pub type PodId = usize;
-/// A node: first those of the cluster in the order of their names, then those added. [`Snapshot::node`] finds it.
+/// A node: first those of the cluster, sorted by name, then added ones. [`Snapshot::node`] finds it.
 pub type NodeId = usize;
-/// A kind of pods.
+/// A class of pods with equal specs.
 pub(super) type ClassId = usize;
 
-/// A cluster, ready for what-ifs.
+/// A cluster, ready for simulation.
 pub struct Snapshot<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) classes: Classes,
@@ -53,25 +53,25 @@ pub struct Snapshot<'a> {
     ports: Ports,
     volumes: Volumes,
     nodes: Vec<NodeState<'a>>,
-    /// What is left of each resource, `classes.width()` numbers for each node.
+    /// The free amount of each resource, `classes.width()` numbers per node.
     free: Vec<i64>,
-    /// The nodes of the cluster by name, and those added.
+    /// The nodes of the cluster by name, and added ones.
     given: Distinct,
     made: BTreeMap<Box<str>, NodeId>,
     index: Index,
     pods_on: Vec<Vec<PodId>>,
-    /// Where each pod of the cluster is now.
+    /// The current node of each pod.
     node_of: Vec<Option<NodeId>>,
     log: Vec<Op>,
 }
 
-/// What changes about a node, and what it was made from.
+/// The mutable state of a node, and its source.
 struct NodeState<'a> {
-    like: Like<'a>,
+    source: NodeSource<'a>,
     shape: usize,
-    /// In the cluster; a removed node keeps its number.
+    /// Whether it is in the cluster; a removed node keeps its id.
     is_there: bool,
-    /// Takes no pods, though its domains still exist.
+    /// Closed to new pods, though its domains still exist.
     is_closed: bool,
     /// How many more pods it takes.
     slots: i64,
@@ -80,49 +80,49 @@ struct NodeState<'a> {
     volumes: Vec<(u32, u32)>,
 }
 
-/// What a node looks like.
+/// The source of a node's spec.
 #[derive(Clone)]
-enum Like<'a> {
-    Given(&'a Node),
-    /// A copy of a template under a name of its own.
-    Made(Arc<Node>, Box<str>),
+enum NodeSource<'a> {
+    Existing(&'a Node),
+    /// A copy of a template with its own name.
+    Template(Arc<Node>, Box<str>),
 }
 
-impl Like<'_> {
+impl NodeSource<'_> {
     fn node(&self) -> &Node {
         match self {
-            Self::Given(node) => node,
-            Self::Made(node, _) => node,
+            Self::Existing(node) => node,
+            Self::Template(node, _) => node,
         }
     }
 
     fn name(&self) -> &str {
         match self {
-            Self::Given(node) => &node.name,
-            Self::Made(_, name) => name,
+            Self::Existing(node) => &node.name,
+            Self::Template(_, name) => name,
         }
     }
 
-    /// Gives a label's value; a made node's hostname is its own.
+    /// Returns a label's value; a node from a template has its own hostname.
     fn label(&self, key: &str) -> Option<&str> {
         match self {
-            Self::Made(_, name) if key == HOSTNAME_LABEL => Some(name),
-            Self::Given(_) | Self::Made(..) => self.node().labels.get(key),
+            Self::Template(_, name) if key == HOSTNAME_LABEL => Some(name),
+            Self::Existing(_) | Self::Template(..) => self.node().labels.get(key),
         }
     }
 }
 
 impl<'a> Snapshot<'a> {
-    /// Takes every node of the cluster and every pod that is on one of them and takes room there.
+    /// Creates a snapshot of all nodes and of all pods that use resources on them.
     ///
-    /// Pods that `is_there` refuses (expendable ones, say) are left out; nominated pods count for their node.
+    /// Pods for which `is_there` returns false (such as expendable ones) are left out; nominated pods count on their node.
     pub fn new(cluster: &'a Cluster, is_there: impl Fn(&Pod) -> bool) -> Self {
         let mut all = Self::empty(cluster);
-        // By name, so that the order in which nodes were listed decides nothing.
+        // Sorted by name, so that the result does not depend on the input order.
         let mut nodes: Vec<&Node> = cluster.nodes.iter().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         for node in nodes {
-            all.append(Like::Given(node));
+            all.append(NodeSource::Existing(node));
         }
         for (id, pod) in cluster.pods.iter().enumerate() {
             let name = match &pod.scheduling {
@@ -144,12 +144,12 @@ impl<'a> Snapshot<'a> {
     }
 
     fn empty(cluster: &'a Cluster) -> Self {
-        let mut classes = Classes::of(cluster);
+        let mut classes = Classes::new(cluster);
         let mut topologies = Topologies::default();
-        let filters = Filters::of(&mut classes);
-        let ports = Ports::of(&mut classes);
-        let volumes = Volumes::of(&mut classes);
-        let counters = Counters::of(&mut classes, &mut topologies, &cluster.namespaces);
+        let filters = Filters::new(&mut classes);
+        let ports = Ports::new(&mut classes);
+        let volumes = Volumes::new(&mut classes);
+        let counters = Counters::new(&mut classes, &mut topologies, &cluster.namespaces);
         Self {
             cluster,
             classes,
@@ -169,15 +169,15 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Adds a node that looks like `node`, under the name `name`; it has no pods.
+    /// Adds a node like `node` with the name `name`, without pods.
     pub fn add_node(&mut self, node: &Arc<Node>, name: &str) -> NodeId {
-        let id = self.append(Like::Made(Arc::clone(node), name.into()));
+        let id = self.append(NodeSource::Template(Arc::clone(node), name.into()));
         self.index.set(id, self.room(id));
         self.log.push(Op::AddNode);
         id
     }
 
-    /// Adds a node with the pods that come with it.
+    /// Adds a node with its daemon pods.
     pub(super) fn add_with_daemons(
         &mut self,
         node: &Arc<Node>,
@@ -189,14 +189,14 @@ impl<'a> Snapshot<'a> {
         id
     }
 
-    /// Adds a node that can be asked about, but is not there.
+    /// Adds a model: a node that can be checked, but does not exist.
     pub(super) fn add_model(&mut self, node: &Arc<Node>) -> NodeId {
-        let id = self.append(Like::Made(Arc::clone(node), node.name.clone()));
+        let id = self.append(NodeSource::Template(Arc::clone(node), node.name.clone()));
         self.set_there(id, false);
         id
     }
 
-    /// Lets a pod of a class take room on a model, without counting it anywhere.
+    /// Occupies resources of a model with a pod of a class, without counting it anywhere.
     pub(super) fn occupy(&mut self, class: ClassId, model: NodeId) {
         let (class, node) = (&self.classes[class], &mut self.nodes[model]);
         node.slots -= 1;
@@ -206,22 +206,22 @@ impl<'a> Snapshot<'a> {
         free.iter_mut().zip(&class.request).for_each(|(free, asked)| *free -= asked);
     }
 
-    /// Tells whether the node selector and affinity of a class take a node.
+    /// Returns whether the node selector and affinity of a class match a node.
     pub(super) fn selects(&self, class: ClassId, node: NodeId) -> bool {
         let node = &self.nodes[node];
-        self.filters.selects(self.classes[class].selector, node.shape, &node.like)
+        self.filters.selects(self.classes[class].selector, node.shape, &node.source)
     }
 
-    /// Puts a pod on a node. The pod must not be on one; nothing is asked: see [`Self::why_not`].
+    /// Places a pod on a node. The pod must be unplaced; no rules are checked: see [`Self::why_not`].
     pub fn place(&mut self, pod: PodId, node: NodeId) {
-        debug_assert!(self.node_of[pod].is_none(), "the pod is already somewhere");
+        debug_assert!(self.node_of[pod].is_none(), "the pod is unplaced");
         self.put_class(self.classes.of_pod(pod), node);
         self.pods_on[node].push(pod);
         self.node_of[pod] = Some(node);
         self.log.push(Op::Listed { pod });
     }
 
-    /// Takes a pod off its node, if it is on one.
+    /// Removes a pod from its node, if it is on one.
     pub fn remove(&mut self, pod: PodId) {
         let Some(node) = self.node_of[pod].take() else { return };
         let at = self.pods_on[node].iter().position(|p| *p == pod).expect("a placed pod is listed");
@@ -232,7 +232,7 @@ impl<'a> Snapshot<'a> {
         self.log.push(Op::Take { class, node });
     }
 
-    /// Lets a node take no more pods, as one that is being removed. Its domains still exist.
+    /// Closes a node to new pods, like one that is being removed. Its domains still exist.
     pub fn close(&mut self, node: NodeId) {
         if !self.nodes[node].is_closed {
             self.set_closed(node, true);
@@ -240,21 +240,21 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Removes a node with its domains. Its pods must be gone.
+    /// Removes a node and its domains. Its pods must have been removed.
     pub fn remove_node(&mut self, node: NodeId) {
         debug_assert!(self.nodes[node].is_there, "a node is removed once");
         self.set_there(node, false);
         self.log.push(Op::RemovedNode { node });
     }
 
-    /// Lets nodes be tried in this order from now on; those that are not named are not tried any more.
+    /// Sets the order in which nodes are tried; other nodes are not tried any more.
     pub(super) fn prefer(&mut self, order: &[NodeId]) {
         let mut index = std::mem::take(&mut self.index);
         index.reorder(order, |node| self.room(node));
         self.index = index;
     }
 
-    /// Finds the first node from `from` on that would take the pod, by number, among those that `may` allows.
+    /// Returns the first node from `from` on on which the pod fits, among those that `may` allows.
     pub fn first_fit(
         &self,
         pod: PodId,
@@ -264,18 +264,18 @@ impl<'a> Snapshot<'a> {
         self.first_fit_of(self.classes.of_pod(pod), from, may)
     }
 
-    /// Says why a pod cannot be on a node, or None if it can.
+    /// Returns why a pod does not fit on a node, or `None` if it does.
     pub fn why_not(&self, pod: PodId, node: NodeId) -> Option<Refusal> {
         let class = self.classes.of_pod(pod);
         self.check(class, node).map(|check| self.refusal(class, node, check))
     }
 
-    /// Lists the pods on a node.
+    /// Returns the pods on a node.
     pub fn pods_on(&self, node: NodeId) -> &[PodId] {
         &self.pods_on[node]
     }
 
-    /// Says where a pod is now.
+    /// Returns the node of a pod.
     pub fn node_of(&self, pod: PodId) -> Option<NodeId> {
         self.node_of[pod]
     }
@@ -286,58 +286,58 @@ impl<'a> Snapshot<'a> {
         found.filter(|id| self.nodes[*id].is_there)
     }
 
-    /// Gives a node's name.
+    /// Returns a node's name.
     pub fn name(&self, node: NodeId) -> &str {
-        self.nodes[node].like.name()
+        self.nodes[node].source.name()
     }
 
-    /// Says what a node looks like (an added one as its template).
-    pub fn looks(&self, node: NodeId) -> &Node {
-        self.nodes[node].like.node()
+    /// Returns a node's spec (of an added one, its template's).
+    pub fn node_spec(&self, node: NodeId) -> &Node {
+        self.nodes[node].source.node()
     }
 
-    /// Lists the nodes that are there, by number.
+    /// Iterates over the existing nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.nodes.len()).filter(|id| self.nodes[*id].is_there)
     }
 
-    /// Counts the nodes that are there.
+    /// Returns the number of existing nodes.
     pub fn node_count(&self) -> usize {
         self.nodes().count()
     }
 
-    /// Tells whether two pods are of one kind, so that what holds for one holds for the other.
+    /// Returns whether two pods are of one class, so that the same rules apply to both.
     pub fn same_kind(&self, a: PodId, b: PodId) -> bool {
         self.classes.of_pod(a) == self.classes.of_pod(b)
     }
 
-    /// Tells whether a pod that was refused everywhere could be taken after other pods were placed: it has affinity or
-    /// spread, which others may satisfy.
+    /// Returns whether a pod that fits nowhere could fit after other pods were placed, because it has affinity or spread
+    /// constraints.
     pub fn may_change(&self, pod: PodId) -> bool {
         self.classes[self.classes.of_pod(pod)].depends_on_others()
     }
 
-    fn append(&mut self, like: Like<'a>) -> NodeId {
+    fn append(&mut self, source: NodeSource<'a>) -> NodeId {
         let id = self.nodes.len();
-        let shape = self.filters.shape_of(like.node());
-        self.topologies.push_node(|key| like.label(key));
-        self.free.extend(self.classes.dense(&like.node().allocatable));
-        match &like {
-            Like::Given(node) => {
-                let is_same = |n: usize| self.nodes[n].like.name() == &*node.name;
+        let shape = self.filters.shape_of(source.node());
+        self.topologies.push_node(|key| source.label(key));
+        self.free.extend(self.classes.dense(&source.node().allocatable));
+        match &source {
+            NodeSource::Existing(node) => {
+                let is_same = |n: usize| self.nodes[n].source.name() == &*node.name;
                 self.given.number(hash(&node.name), is_same);
             }
-            Like::Made(_, name) => drop(self.made.insert(name.clone(), id)),
+            NodeSource::Template(_, name) => drop(self.made.insert(name.clone(), id)),
         }
         self.counters.push_node(id, &self.topologies, |selector, tolerations| {
-            selector.is_none_or(|s| self.filters.selects(s, shape, &like))
+            selector.is_none_or(|s| self.filters.selects(s, shape, &source))
                 && tolerations.is_none_or(|t| self.filters.untolerated(t, shape).is_none())
         });
         self.pods_on.push(Vec::new());
-        let slots = like.node().allocatable.pods;
+        let slots = source.node().allocatable.pods;
         let (ports, volumes) = (Vec::new(), Vec::new());
         self.nodes.push(NodeState {
-            like,
+            source,
             shape,
             is_there: true,
             is_closed: false,
@@ -349,20 +349,20 @@ impl<'a> Snapshot<'a> {
     }
 
     fn given(&self, name: &str) -> Option<NodeId> {
-        self.given.find(hash(&name), |n| self.nodes[n].like.name() == name)
+        self.given.find(hash(&name), |n| self.nodes[n].source.name() == name)
     }
 
-    fn forget_newest_node(&mut self) {
+    fn remove_newest_node(&mut self) {
         let Some(node) = self.nodes.pop() else { return };
         self.index.set(self.nodes.len(), Room::NONE);
         self.free.truncate(self.free.len() - self.classes.width());
-        self.made.remove(node.like.name());
+        self.made.remove(node.source.name());
         self.pods_on.pop();
         self.counters.pop_node();
         self.topologies.pop_node();
     }
 
-    /// Puts a pod of a class on a node, as a change that can be undone.
+    /// Places a pod of a class on a node, as a change that can be undone.
     pub(super) fn put_class(&mut self, class: ClassId, node: NodeId) {
         self.put(class, node);
         self.log.push(Op::Put { class, node });
@@ -422,28 +422,28 @@ impl<'a> Snapshot<'a> {
         self.ports.clash(wanted, taken).is_some()
     }
 
-    /// Tells whether a node that looks like `node` and has these volumes attached takes those.
+    /// Returns whether a node like `node` with these attached volumes can attach the wanted ones.
     pub(super) fn takes_volumes(&self, wanted: &[u32], node: NodeId, attached: &[u32]) -> bool {
         let attached: Vec<(u32, u32)> = attached.iter().map(|volume| (*volume, 1)).collect();
-        self.volumes.trouble(wanted, &self.nodes[node].like, &attached).is_none()
+        self.volumes.problem(wanted, &self.nodes[node].source, &attached).is_none()
     }
 
-    /// Gives how many more pods may use these volumes at the same time.
+    /// Returns how many more pods may use these volumes at the same time.
     pub(super) fn exclusive_takes(&self, volumes: &[u32]) -> u32 {
         self.volumes.exclusive_takes(volumes)
     }
 
-    /// Tells whether a region's domains are single nodes.
+    /// Returns whether a region's domains are single nodes.
     pub(super) fn is_host_region(&self, region: usize) -> bool {
         self.topologies.is_hostname(self.counters.regions[region].scope.topology)
     }
 
-    /// Gives how many more pods a node takes.
+    /// Returns how many more pods a node takes.
     pub(super) fn slots(&self, node: NodeId) -> i64 {
         self.nodes[node].slots
     }
 
-    /// Lists what is left of each resource on a node.
+    /// Returns the free resources of a node.
     pub(super) fn free(&self, node: NodeId) -> &[i64] {
         let width = self.classes.width();
         &self.free[node * width..(node + 1) * width]
@@ -451,8 +451,8 @@ impl<'a> Snapshot<'a> {
 
     fn room(&self, id: NodeId) -> Room {
         let (node, free) = (&self.nodes[id], self.free(id));
-        // Whatever a pod tolerates, a cordoned node is not counted on.
-        let takes = node.is_there && !node.is_closed && !node.like.node().unschedulable;
+        // Whatever a pod tolerates, a cordoned node is not used.
+        let takes = node.is_there && !node.is_closed && !node.source.node().unschedulable;
         if takes { Room { cpu: free[0], memory: free[1], slots: node.slots } } else { Room::NONE }
     }
 

@@ -1,6 +1,6 @@
-//! Taints keep pods away from a node; tolerations let them in all the same.
+//! Taints and tolerations.
 
-/// What a taint does to a pod that does not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     NoSchedule,
@@ -16,7 +16,7 @@ pub struct Taint {
     pub effect: Effect,
 }
 
-/// What a pod puts up with.
+/// A toleration of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Toleration {
     /// Empty with `exists`: every key.
@@ -29,7 +29,7 @@ pub struct Toleration {
 }
 
 impl Toleration {
-    /// Tells whether a pod with this toleration puts up with `taint`.
+    /// Returns whether it tolerates `taint`.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         self.effect.is_none_or(|effect| effect == taint.effect)
             && (self.key.is_empty() && self.exists || self.key == taint.key)
@@ -38,12 +38,12 @@ impl Toleration {
 }
 
 impl Taint {
-    /// Tells whether the scheduler keeps pods away because of it.
+    /// Returns whether the scheduler keeps pods away because of it.
     pub fn keeps_away(&self) -> bool {
         self.effect != Effect::PreferNoSchedule
     }
 
-    /// Tells whether one of `tolerations` puts up with it.
+    /// Returns whether one of `tolerations` tolerates it.
     pub fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|toleration| toleration.tolerates(self))
     }

@@ -1,29 +1,29 @@
-//! What a new node of a group would look like, and which daemons it would carry.
+//! Templates of new nodes, with the daemons they would run.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::health::{self, Readiness, SETTLED_AFTER};
+use super::health::{self, ESTABLISHED_AFTER, Readiness};
 use super::snapshot::ClassId;
 use super::{
-    Cluster, Effect, GROUP_LABEL, Group, HOSTNAME_LABEL, Node, NodeId, Pod, PodId, Settings,
-    Snapshot, TO_BE_DELETED_TAINT, Taint, Template, Toleration,
+    Cluster, DELETION_CANDIDATE_TAINT, Effect, GROUP_LABEL, Group, HOSTNAME_LABEL, Node, NodeId,
+    Pod, PodId, Settings, Snapshot, TO_BE_DELETED_TAINT, Taint, Template, Toleration,
 };
 
-/// What a new node of a group would look like.
-pub(super) struct Mould {
+/// The template of a group's new nodes.
+pub(super) struct NodeTemplate {
     pub(super) node: Arc<Node>,
-    /// The pods that come with it: daemons and mirror pods.
+    /// The pods that come with a node: daemons and mirror pods.
     pub(super) daemons: Vec<ClassId>,
-    /// A node of the snapshot that is not there, but can be asked about: it looks like a new node with its daemons.
+    /// A model in the snapshot: a new node with its daemons that does not exist, but can be checked.
     pub(super) model: NodeId,
 }
 
-/// Taints that go away by themselves, or that we set: a new node has none of them.
-const PASSING_TAINTS: [&str; 13] = [
+/// Taints that are transient, or that we set: a new node has none of them.
+const TRANSIENT_TAINTS: [&str; 13] = [
     TO_BE_DELETED_TAINT,
-    "DeletionCandidateOfClusterAutoscaler",
+    DELETION_CANDIDATE_TAINT,
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/unschedulable",
@@ -37,7 +37,7 @@ const PASSING_TAINTS: [&str; 13] = [
     "NodeWithImpairedVolumes",
 ];
 const STATUS_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/";
-/// The taints that the DaemonSet controller lets every daemon tolerate.
+/// The taints that the DaemonSet controller makes every daemon tolerate.
 const DAEMON_TOLERATIONS: [(&str, Effect); 6] = [
     ("node.kubernetes.io/not-ready", Effect::NoExecute),
     ("node.kubernetes.io/unreachable", Effect::NoExecute),
@@ -47,34 +47,34 @@ const DAEMON_TOLERATIONS: [(&str, Effect); 6] = [
     ("node.kubernetes.io/unschedulable", Effect::NoSchedule),
 ];
 
-/// Makes the mould of a group: from a settled node of its own, else from its template, else from any node it has.
-pub(super) fn mould(
+/// Builds a group's template: from an established node of its own, else from its spec, else from any node it has.
+pub(super) fn node_template(
     snapshot: &mut Snapshot<'_>,
     group: &Group,
     members: &[NodeId],
     settings: &Settings,
     now: Timestamp,
-) -> Option<Mould> {
-    let settled = |node: &&NodeId| is_settled(snapshot.looks(**node), settings, now);
+) -> Option<NodeTemplate> {
+    let settled = |node: &&NodeId| is_established(snapshot.node_spec(**node), settings, now);
     let real = members.iter().find(settled).copied();
     let real = real.or_else(|| members.first().copied().filter(|_| group.template.is_none()));
     let mut node = match real {
-        Some(real) => snapshot.looks(real).clone(),
-        None => of_template(group.template.as_ref()?),
+        Some(real) => snapshot.node_spec(real).clone(),
+        None => node_from_template(group.template.as_ref()?),
     };
     node.name = format!("template-node-for-{}", group.name).into();
     node.group = Some(group.name.clone());
     node.labels = node.labels.with(HOSTNAME_LABEL, &node.name).with(GROUP_LABEL, &group.name);
-    node.taints = node.taints.iter().filter(|t| !is_passing(t, settings)).cloned().collect();
+    node.taints = node.taints.iter().filter(|t| !is_transient(t, settings)).cloned().collect();
     node.unschedulable = false;
     let node = Arc::new(node);
     let model = snapshot.add_model(&node);
     let daemons = daemons(snapshot, real, model, settings);
     daemons.iter().for_each(|class| snapshot.occupy(*class, model));
-    Some(Mould { node, daemons, model })
+    Some(NodeTemplate { node, daemons, model })
 }
 
-fn of_template(template: &Template) -> Node {
+fn node_from_template(template: &Template) -> Node {
     Node {
         labels: template.labels.clone(),
         taints: template.taints.clone(),
@@ -85,22 +85,22 @@ fn of_template(template: &Template) -> Node {
     }
 }
 
-fn is_settled(node: &Node, settings: &Settings, now: Timestamp) -> bool {
+fn is_established(node: &Node, settings: &Settings, now: Timestamp) -> bool {
     let changed_long_ago =
-        node.ready_changed_at.is_none_or(|at| now.duration_since(at) >= SETTLED_AFTER);
+        node.ready_changed_at.is_none_or(|at| now.duration_since(at) >= ESTABLISHED_AFTER);
     !node.unschedulable
         && changed_long_ago
         && health::readiness(node, settings, now) == Readiness::Ready
 }
 
-fn is_passing(taint: &Taint, settings: &Settings) -> bool {
-    PASSING_TAINTS.contains(&&*taint.key)
+fn is_transient(taint: &Taint, settings: &Settings) -> bool {
+    TRANSIENT_TAINTS.contains(&&*taint.key)
         || taint.key.starts_with(STATUS_PREFIX)
         || settings.scale_up.status_taints.contains(&taint.key)
         || health::is_startup_taint(taint, settings)
 }
 
-/// The daemons of the real node, and those it lacks if they are sure to come.
+/// Returns the daemons of the real node, and missing ones if they will certainly be added.
 fn daemons(
     snapshot: &Snapshot<'_>,
     real: Option<NodeId>,
@@ -118,8 +118,8 @@ fn daemons(
     let missing = missing(cluster, &there, wants_all);
     all.extend(missing.map(|set| snapshot.classes.of_daemon(set)).filter(|class| {
         let tolerations = &snapshot.classes[*class].spec.tolerations;
-        let looks = snapshot.looks(model);
-        snapshot.selects(*class, model) && looks.taints.iter().all(|t| is_borne(t, tolerations))
+        let spec = snapshot.node_spec(model);
+        snapshot.selects(*class, model) && spec.taints.iter().all(|t| is_tolerated(t, tolerations))
     }));
     all.sort_unstable();
     all
@@ -141,7 +141,7 @@ fn missing<'c>(
     .map(|(at, _)| at)
 }
 
-fn is_borne(taint: &Taint, tolerations: &[Toleration]) -> bool {
+fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     !taint.keeps_away()
         || taint.tolerated_by(tolerations)
         || DAEMON_TOLERATIONS.contains(&(&taint.key, taint.effect))

@@ -1,22 +1,22 @@
-//! When may a node that nobody needs go?
+//! Timers of scale-down.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::drain::after;
 use super::{GroupOptions, Node, ScaleDownSettings, Status, TO_BE_DELETED_TAINT};
 
-/// What holds all removals back for a while.
+/// The reason why all removals are held for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Nodes were added a moment ago.
+    /// Nodes were added recently.
     Added,
-    /// Nodes were removed a moment ago.
+    /// Nodes were removed recently.
     Deleted,
-    /// A removal failed a moment ago.
+    /// A removal failed recently.
     Failed,
 }
 
-/// Says what holds all removals back now, and until when. `adds_now`: whether nodes are being added in this very turn.
+/// Returns why all removals are held now, and until when. `adds_now`: whether nodes are added in the same evaluation.
 pub(super) fn pause(
     settings: &ScaleDownSettings,
     status: &Status,
@@ -34,7 +34,7 @@ pub(super) fn pause(
     .find(|(_, until)| *until > now)
 }
 
-/// Gives how long a node must be unneeded before it goes.
+/// Returns how long a node must be unneeded before it is removed.
 pub(super) fn wait(
     settings: &ScaleDownSettings,
     options: &GroupOptions,
@@ -46,20 +46,23 @@ pub(super) fn wait(
     }
 }
 
-/// Tells whether a node has been unneeded for long enough: for more than `wait`, or at once if there is none.
+/// Returns whether a node has been unneeded for longer than `wait`; always true if that is zero.
 pub(super) fn is_over(since: Timestamp, wait: SignedDuration, now: Timestamp) -> bool {
     wait.is_zero() || after(since, wait) < now
 }
 
-/// How long a node that is being removed may take before it counts again.
+/// How long the removal of a node may take before the node counts again.
 const REMOVAL_TAKES_AT_MOST: SignedDuration = SignedDuration::from_mins(5);
 
-/// Tells whether somebody has begun to remove a node, and should not be done with it yet.
-pub(super) fn is_going(node: &Node, now: Timestamp) -> bool {
+/// Returns whether the removal of a node is in progress: one that is known to be, or one that has begun and has not timed out.
+pub(super) fn is_being_removed(node: &Node, status: &Status, now: Timestamp) -> bool {
+    if status.removing.contains(&node.name) {
+        return true;
+    }
     let taint = node.taints.iter().find(|taint| &*taint.key == TO_BE_DELETED_TAINT);
     taint.is_some_and(|taint| {
         let since = taint.value.parse().ok().and_then(|at| Timestamp::from_second(at).ok());
-        // Without a readable moment it is safer to believe the taint.
+        // Without a valid timestamp the taint is assumed to be current.
         since.is_none_or(|since| after(since, REMOVAL_TAKES_AT_MOST) > now)
     })
 }
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_over_strictly_after_it_and_without_one_at_once() {
+    fn a_wait_ends_strictly_after_it_and_a_zero_wait_at_once() {
         for (since, wait, is_done) in
             [(400, 600, false), (399, 600, true), (1000, 0, true), (999, 1, false), (998, 1, true)]
         {
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_delay_holds_until_its_very_end() {
+    fn each_delay_holds_until_its_end() {
         let settings = ScaleDownSettings::default();
         let status = |added, deleted, failed| Status {
             last_scale_up_at: added,
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_groups_own_waits_go_before_the_common_ones() {
+    fn a_groups_own_settings_take_precedence() {
         let settings = ScaleDownSettings::default();
         let own = GroupOptions {
             unneeded_for: Some(SignedDuration::from_secs(1)),
@@ -119,16 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_is_believed_for_five_minutes() {
-        for (key, value, wanted) in [
-            (TO_BE_DELETED_TAINT, "701", true),
-            (TO_BE_DELETED_TAINT, "700", false),
-            (TO_BE_DELETED_TAINT, "soon", true),
-            ("another", "999", false),
+    fn a_removal_times_out_after_five_minutes_unless_it_is_known_to_be_in_progress() {
+        let idle = Status::default();
+        let busy = Status { removing: ["n".into()].into(), ..Status::default() };
+        for (key, value, status, wanted) in [
+            (TO_BE_DELETED_TAINT, "701", &idle, true),
+            (TO_BE_DELETED_TAINT, "700", &idle, false),
+            (TO_BE_DELETED_TAINT, "700", &busy, true),
+            (TO_BE_DELETED_TAINT, "soon", &idle, true),
+            ("another", "999", &idle, false),
+            ("another", "999", &busy, true),
         ] {
             let taint = Taint { key: key.into(), value: value.into(), effect: Effect::NoSchedule };
-            let node = Node { taints: [taint].into(), ..Node::default() };
-            assert_eq!(is_going(&node, at(1000)), wanted, "{key} {value}");
+            let node = Node { name: "n".into(), taints: [taint].into(), ..Node::default() };
+            assert_eq!(is_being_removed(&node, status, at(1000)), wanted, "{key} {value}");
         }
     }
 }

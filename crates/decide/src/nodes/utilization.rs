@@ -1,4 +1,4 @@
-//! How much of a node its pods have asked for.
+//! The utilization of nodes.
 
 use super::{GPU_RESOURCES, Node, Pod};
 
@@ -9,11 +9,11 @@ pub(super) struct Counted {
     pub(super) without_mirror_pods: bool,
 }
 
-/// Gives the share of a node that is asked for: of its GPUs if it has any, otherwise of CPU or memory, whichever is
-/// asked for more. `None` if the node does not say what it has.
+/// Returns the fraction of a node that is requested: of its GPUs if it has any, otherwise the larger of CPU and memory. `None` if
+/// the node reports no allocatable resources.
 ///
-/// Pods that are left out take their part of the node with them: the share is of what is left for the others.
-pub(super) fn of<'a>(
+/// Excluded pods are also subtracted from the node's resources.
+pub(super) fn requested_share<'a>(
     node: &Node,
     pods: impl Iterator<Item = &'a Pod>,
     counted: Counted,
@@ -25,7 +25,7 @@ pub(super) fn of<'a>(
     if let Some(gpu) = gpu_of(node) {
         let asked = pods.filter(|p| !is_left_out(p)).map(|p| p.spec.requests.get(gpu));
         let asked = asked.fold(0, i64::saturating_add);
-        // A GPU that is not there yet, or not any more, holds nobody.
+        // A GPU that is not available does not keep the node.
         return Some(share(asked, node.allocatable.get(gpu)).unwrap_or(0.0));
     }
     let (mut cpu, mut memory) = (0_i64, 0_i64);
@@ -47,7 +47,7 @@ pub(super) fn of<'a>(
     Some(full(cpu, cpu_left).max(full(memory, memory_left)))
 }
 
-/// Names the GPU resource of a node that has one.
+/// Returns the GPU resource of a node that has one.
 pub(super) fn gpu_of(node: &Node) -> Option<&'static str> {
     GPU_RESOURCES.into_iter().find(|name| node.capacity.get(name) > 0)
 }
@@ -85,15 +85,18 @@ mod tests {
     fn the_larger_of_cpu_and_memory_counts() {
         let node = node(&[("cpu", 4000), ("memory", 1000)]);
         let all = Counted::default();
-        assert_eq!(of(&node, [plain(1000, 100), plain(1000, 100)].iter(), all), Some(0.5));
-        assert_eq!(of(&node, [plain(1000, 900)].iter(), all), Some(0.9));
-        assert_eq!(of(&node, [].iter(), all), Some(0.0));
+        assert_eq!(
+            requested_share(&node, [plain(1000, 100), plain(1000, 100)].iter(), all),
+            Some(0.5)
+        );
+        assert_eq!(requested_share(&node, [plain(1000, 900)].iter(), all), Some(0.9));
+        assert_eq!(requested_share(&node, [].iter(), all), Some(0.0));
     }
 
     #[test]
-    fn pods_that_are_left_out_take_their_part_of_the_node_with_them() {
+    fn excluded_pods_are_subtracted_from_the_node() {
         let node = node(&[("cpu", 4000), ("memory", 1000)]);
-        let daemon = Drain { says_daemon: true, ..Drain::default() };
+        let daemon = Drain { is_marked_daemon: true, ..Drain::default() };
         let mirror = Drain { is_mirror: true, ..Drain::default() };
         let pods = [plain(1000, 0), pod(&[("cpu", 1000)], daemon), pod(&[("cpu", 1000)], mirror)];
         for (without_daemon_sets, without_mirror_pods, wanted) in [
@@ -103,23 +106,23 @@ mod tests {
             (true, true, 1.0 / 2.0),
         ] {
             let counted = Counted { without_daemon_sets, without_mirror_pods };
-            assert_eq!(of(&node, pods.iter(), counted), Some(wanted), "{counted:?}");
+            assert_eq!(requested_share(&node, pods.iter(), counted), Some(wanted), "{counted:?}");
         }
     }
 
     #[test]
-    fn of_a_node_with_gpus_only_those_count() {
+    fn only_gpus_count_on_a_node_with_gpus() {
         let gpus = node(&[("cpu", 1000), ("memory", 1000), ("nvidia.com/gpu", 4)]);
         let pods = [pod(&[("cpu", 1000), ("nvidia.com/gpu", 1)], Drain::default())];
-        assert_eq!(of(&gpus, pods.iter(), Counted::default()), Some(0.25));
+        assert_eq!(requested_share(&gpus, pods.iter(), Counted::default()), Some(0.25));
         let broken = Node { allocatable: Resources::default(), ..gpus };
-        assert_eq!(of(&broken, pods.iter(), Counted::default()), Some(0.0));
+        assert_eq!(requested_share(&broken, pods.iter(), Counted::default()), Some(0.0));
     }
 
     #[test]
-    fn a_node_that_has_nothing_cannot_be_measured() {
+    fn a_node_without_allocatable_resources_has_no_utilization() {
         for amounts in [&[][..], &[("cpu", 1000)], &[("memory", 1)]] {
-            assert_eq!(of(&node(amounts), [].iter(), Counted::default()), None);
+            assert_eq!(requested_share(&node(amounts), [].iter(), Counted::default()), None);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What share of its CPU and memory does a container use, by the counters that a container engine keeps?
+//! CPU and memory usage of a container, from the counters of a container engine.
 //!
-//! The formulas are those of `docker stats`, so that the numbers here are the numbers a person sees there.
+//! The formulas are those of `docker stats`, so that the numbers are the same.
 
 /// One reading of a container's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// CPU time of the container, in nanoseconds.
     pub cpu: u64,
-    /// CPU time of the whole machine, in nanoseconds; absent where the engine did not give it.
+    /// CPU time of the whole machine, in nanoseconds; `None` where the engine does not report it.
     pub system: Option<u64>,
-    /// How many CPUs there are.
+    /// The number of CPUs.
     pub cpus: u64,
     /// Memory in use.
     pub memory: Memory,
@@ -18,18 +18,18 @@ pub struct Sample {
 /// Memory of a container, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All that is in use, with the page cache.
+    /// All memory in use, including the page cache.
     pub usage: u64,
-    /// What the engine says is the limit; of an unlimited container, all memory of the machine.
+    /// The limit; for an unlimited container, all memory of the machine.
     pub limit: u64,
-    /// `inactive_file`: cache that can be dropped.
+    /// `inactive_file`: reclaimable cache.
     pub inactive_file: Option<u64>,
-    /// `total_inactive_file`: the same with all children; cgroup v1 alone has it.
+    /// `total_inactive_file`: the same including children; only in cgroup v1.
     pub total_inactive_file: Option<u64>,
 }
 
 impl Memory {
-    /// Gives what is used, without cache that can be dropped.
+    /// Returns the memory in use without reclaimable cache.
     pub fn used(&self) -> u64 {
         let caches = [self.total_inactive_file, self.inactive_file];
         let cache = caches.into_iter().flatten().find(|cache| *cache < self.usage);
@@ -37,15 +37,15 @@ impl Memory {
     }
 }
 
-/// Gives how many cores a container used between two samples; `None` where they do not tell, as when a counter began
-/// anew.
+/// Returns how many cores a container used between two samples; `None` where a counter was
+/// reset.
 pub fn cores(previous: &Sample, sample: &Sample) -> Option<f64> {
     let used = sample.cpu.checked_sub(previous.cpu)?;
     let system = sample.system?.checked_sub(previous.system?).filter(|delta| *delta > 0)?;
     (sample.cpus > 0).then(|| used as f64 / system as f64 * sample.cpus as f64)
 }
 
-/// Gives a share in percent; `None` of nothing.
+/// Returns a percentage; `None` of zero.
 pub fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole * 100.0)
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_the_share_of_the_machine_times_its_cpus() {
+    fn cores_are_the_fraction_of_the_machine_times_its_cpus() {
         const S: u64 = 1_000_000_000;
         let before = sample(10 * S, Some(100 * S), 4);
         for (after, wanted) in [
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_without_the_cache_that_can_be_dropped() {
+    fn reclaimable_cache_is_not_counted() {
         for (usage, total_inactive_file, inactive_file, used) in [
             (100, None, Some(25), 75),     // cgroup v2
             (100, Some(40), Some(25), 60), // cgroup v1
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_unknown() {
+    fn a_percentage_of_zero_is_unknown() {
         assert_eq!((percent(1.0, 4.0), percent(1.0, 0.0)), (Some(25.0), None));
     }
 }

@@ -1,4 +1,4 @@
-//! Does a Rancher policy fire: has a service's load crossed its threshold for a minute, and is it time?
+//! Rancher policies: whether a service's load has crossed a threshold for a minute.
 
 use std::fmt;
 
@@ -7,51 +7,51 @@ use jiff::{SignedDuration, Timestamp};
 use crate::Reason;
 use crate::checks::{Direction, Limits, Reading};
 
-/// How far back a policy looks.
+/// The evaluated time window.
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 
 /// One policy of a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// Above it for a policy that scales up, below it for one that scales down; never at it.
+    /// Exceeded by the mean for a policy that scales up, and the reverse for one that scales down; equality never triggers.
     pub threshold: f64,
-    /// The sizes it may lead to.
+    /// The allowed sizes.
     pub limits: Limits,
-    /// Up or down, and by how many.
+    /// The direction and step.
     pub action: Move,
-    /// How long after an action it stays quiet.
+    /// The quiet period after an action.
     pub quiet_for: SignedDuration,
-    /// When it was last carried out.
+    /// When it was last executed.
     pub last_executed_at: Option<Timestamp>,
-    /// Whether a step beyond the limits is refused instead of cut.
+    /// Whether a step beyond the limits is refused instead of limited.
     pub is_strict: bool,
 }
 
-/// Up or down, and by how many.
+/// A direction and step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// So many more.
+    /// Adds units.
     Up(i64),
-    /// So many fewer.
+    /// Removes units.
     Down(i64),
 }
 
-/// What is to be done about a policy now.
+/// The result of one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether an action that changes the size is due now.
+    /// Whether an action that changes the size is due.
     pub fires: bool,
-    /// The size afterwards.
+    /// The resulting size.
     pub to: i64,
-    /// Whether the limits cut the step.
+    /// Whether the step was limited.
     pub limited: bool,
-    /// Until when the policy is quiet, with that moment.
+    /// The end of the quiet period, inclusive.
     pub quiet_until: Option<Timestamp>,
-    /// Why.
+    /// The reason.
     pub why: Fire,
 }
 
-/// Why a policy fires or does not.
+/// The reason why a policy triggers or does not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fire {
     /// The mean crossed the threshold.
@@ -62,26 +62,43 @@ pub enum Fire {
     WindowNotFull,
     /// There are no numbers.
     NoData,
+    /// All numbers are older than the last minute.
+    Stale { newest_at: Timestamp },
     /// The source failed.
     Failed { words: String },
-    /// The last action was a short while ago.
+    /// The quiet period has not ended.
     Quiet { mean: f64, until: Timestamp },
     /// The size is at its limit already.
     AtLimit { mean: f64 },
-    /// The step goes beyond the limits, and the policy does not want it cut.
+    /// The step exceeds the limits and must not be limited.
     Refused { wanted: i64 },
-    /// Another policy of the same service fires too, and goes first.
+    /// Another policy of the same service triggers and takes precedence.
     Outvoted,
+    /// Another autoscaler sizes the service.
+    TargetShared { with: String },
 }
 
-/// Judges all policies of one service together. Up beats down, then the larger size wins, then the first; the others
-/// wait for their next turn.
+/// Holds the size for all policies of a service that another autoscaler sizes.
+pub fn hold_shared(
+    policies: &[(Threshold, Reading<'_>)],
+    count: i64,
+    shared_with: &str,
+) -> Vec<Verdict> {
+    let newest_up = newest_up(policies);
+    let hold = |(policy, _): &(Threshold, Reading<'_>)| Verdict {
+        fires: false,
+        to: count,
+        limited: false,
+        quiet_until: quiet_until(policy, newest_up),
+        why: Fire::TargetShared { with: shared_with.to_owned() },
+    };
+    policies.iter().map(hold).collect()
+}
+
+/// Evaluates all policies of one service together. Up takes precedence over down, then the larger size, then the first; the others
+/// wait for the next evaluation.
 pub fn judge(policies: &[(Threshold, Reading<'_>)], count: i64, now: Timestamp) -> Vec<Verdict> {
-    let newest_up = policies
-        .iter()
-        .filter(|(policy, _)| matches!(policy.action, Move::Up(_)))
-        .filter_map(|(policy, _)| policy.last_executed_at)
-        .max();
+    let newest_up = newest_up(policies);
     let mut verdicts: Vec<Verdict> = policies
         .iter()
         .map(|(policy, reading)| one(policy, *reading, newest_up, count, now))
@@ -103,6 +120,12 @@ pub fn judge(policies: &[(Threshold, Reading<'_>)], count: i64, now: Timestamp) 
         }
     }
     verdicts
+}
+
+/// Returns when the service was last scaled up.
+fn newest_up(policies: &[(Threshold, Reading<'_>)]) -> Option<Timestamp> {
+    let ups = policies.iter().filter(|(policy, _)| matches!(policy.action, Move::Up(_)));
+    ups.filter_map(|(policy, _)| policy.last_executed_at).max()
 }
 
 fn one(
@@ -132,7 +155,7 @@ fn one(
     if policy.is_strict && cut != wanted {
         return keep(Fire::Refused { wanted });
     }
-    // Limits cut a step; they never turn it round.
+    // Limits shorten a step, but never reverse it.
     let to = match policy.action {
         Move::Up(_) => cut.max(count),
         Move::Down(_) => cut.min(count),
@@ -144,7 +167,7 @@ fn one(
     Verdict { fires: true, to, limited: to != wanted, quiet_until, why }
 }
 
-/// A policy is quiet after its own action, and one that scales down also after any action of its service that scaled up.
+/// Returns the end of the quiet period: after the policy's own action, and for scaling down also after any scale-up of the service.
 fn quiet_until(policy: &Threshold, newest_up: Option<Timestamp>) -> Option<Timestamp> {
     let since = match policy.action {
         Move::Up(_) => policy.last_executed_at,
@@ -153,11 +176,12 @@ fn quiet_until(policy: &Threshold, newest_up: Option<Timestamp>) -> Option<Times
     since.map(|at| at.checked_add(policy.quiet_for).unwrap_or(Timestamp::MAX))
 }
 
-/// Gives the mean of the last minute, if there are points for all of it.
+/// Returns the mean of the last minute, if it is covered.
 fn mean(reading: Reading<'_>, now: Timestamp) -> Result<f64, Fire> {
     let series = match reading {
         Reading::Series(series) => series,
         Reading::Missing => return Err(Fire::NoData),
+        Reading::Stale(newest_at) => return Err(Fire::Stale { newest_at }),
         Reading::Failed(words) => return Err(Fire::Failed { words: words.to_owned() }),
     };
     let start = now.checked_sub(MINUTE).unwrap_or(Timestamp::MIN);
@@ -165,7 +189,7 @@ fn mean(reading: Reading<'_>, now: Timestamp) -> Result<f64, Fire> {
     let values = series.between(just_after, now);
     let is_covered =
         |first: Timestamp| first <= start.checked_add(series.step()).unwrap_or(Timestamp::MAX);
-    // A minute of which more than half is missing says too little, wherever the holes are.
+    // A minute of which more than half is missing is not covered, wherever the gaps are.
     let covered = i32::try_from(values.len()).ok().and_then(|n| series.step().checked_mul(n));
     if values.is_empty() {
         return Err(Fire::NoData);
@@ -183,11 +207,13 @@ impl Reason for Fire {
             Self::NotCrossed { .. } => "NotCrossed",
             Self::WindowNotFull => "WindowNotFull",
             Self::NoData => "NoData",
+            Self::Stale { .. } => "Stale",
             Self::Failed { .. } => "Failed",
             Self::Quiet { .. } => "Quiet",
             Self::AtLimit { .. } => "AtLimit",
             Self::Refused { .. } => "Refused",
             Self::Outvoted => "Outvoted",
+            Self::TargetShared { .. } => "TargetShared",
         }
     }
 }
@@ -201,18 +227,22 @@ impl fmt::Display for Fire {
             }
             Self::WindowNotFull => f.write_str("the last minute is not covered"),
             Self::NoData => f.write_str("no data"),
+            Self::Stale { newest_at } => {
+                write!(f, "stale data: the newest point is of {newest_at}")
+            }
             Self::Failed { words } => write!(f, "the source failed: {words}"),
             Self::Quiet { mean, until } => {
                 write!(
                     f,
-                    "a mean of {mean:.2} crosses the threshold, but it is quiet until {until}"
+                    "a mean of {mean:.2} crosses the threshold, but the policy is quiet until {until}"
                 )
             }
             Self::AtLimit { mean } => {
                 write!(f, "a mean of {mean:.2} crosses the threshold, but the size is at its limit")
             }
-            Self::Refused { wanted } => write!(f, "{wanted} is beyond the limits"),
-            Self::Outvoted => f.write_str("another policy of the service fires and goes first"),
+            Self::Refused { wanted } => write!(f, "{wanted} exceeds the limits"),
+            Self::Outvoted => f.write_str("another policy of the service takes precedence"),
+            Self::TargetShared { with } => write!(f, "{with} sizes the same target"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The index gives every request the server that the plain scan gives it.
+//! The index allocates the same servers as the full scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use plimsoll_decide::gameserver::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The plain way: servers in a map, and the load of their nodes beside it.
+/// The reference implementation: servers in a map, and the load of their nodes.
 #[derive(Default)]
 struct Plain {
     servers: BTreeMap<Arc<str>, GameServer>,
@@ -64,7 +64,7 @@ fn server() -> impl Strategy<Value = GameServer> {
     (who, state, counter, list, any::<bool>()).prop_map(|(who, state, counter, list, blue)| {
         let (name, node, fleet, namespace) = who;
         let mut server = GameServer::new(format!("ns{namespace}"), format!("s{name}"), state);
-        // A name is unique in a namespace only, and the plain side keeps one map.
+        // Names are unique within a namespace only, and the reference keeps one map.
         server.name = format!("s{namespace}{name}").into();
         server.node = format!("n{node}").into();
         server.labels.insert("fleet".into(), format!("f{fleet}").into());
@@ -161,7 +161,7 @@ fn request() -> impl Strategy<Value = Request> {
 
 proptest! {
     #[test]
-    fn the_index_chooses_what_the_scan_chooses(
+    fn the_index_allocates_what_the_scan_allocates(
         requests in vec(request(), 8),
         changes in vec(change(), 1..200),
     ) {
@@ -178,7 +178,7 @@ proptest! {
                 }
                 Change::Forget(node) => {
                     index.forget_node(&node);
-                    plain.nodes.forget(&node);
+                    plain.nodes.remove_node(&node);
                 }
                 Change::Allocate { shape, seed } => {
                     let request = Request { seed, ..requests[shape].clone() };

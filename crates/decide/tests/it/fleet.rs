@@ -1,11 +1,11 @@
-//! Fleets are sized, reconciled and sized again until they rest.
+//! Fleets are sized and reconciled repeatedly until their size is stable.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use plimsoll_decide::fleet::{
-    Amount, Buffer, Capacity, Fleet, FleetStatus, Limits, Link, Mode, Observation, Policy, Replies,
-    Reply, Scheduling, ServerSet, Size, Sizing, Template, merge, reconcile, size, status,
+    Amount, Buffer, Capacity, Fleet, FleetObservation, FleetStatus, Limits, Link, Mode, Policy,
+    Replies, Reply, Scheduling, ServerSet, Size, Sizing, Template, merge, reconcile, size, status,
 };
 use plimsoll_decide::gameserver::{
     Counter, First, GameServer, List, Occupancy, Priority, Source, State,
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const NOW: Timestamp = Timestamp::constant(1_772_366_400, 0);
 
-/// A fleet, its servers, and the turn of events around it.
+/// A fleet, its servers, and the replies of its webhooks.
 #[derive(Clone, Debug)]
 struct World {
     fleet: Fleet,
@@ -27,34 +27,38 @@ struct World {
 
 impl World {
     /// Writes the fleet's status, as its controller would.
-    fn look(&mut self) {
+    fn write_status(&mut self) {
         self.fleet.status = merge([&status(&self.fleet.template, &self.servers)]);
     }
 
     fn decide(&self, policy: &Policy) -> Option<Size> {
-        let nodes = Occupancy::of(&self.servers);
-        let seen =
-            Observation { fleet: &self.fleet, servers: &self.servers, nodes: &nodes, rival: None };
-        let sizing = size(policy, seen, &self.replies, NOW);
-        assert_eq!(sizing, size(policy, seen, &self.replies, NOW), "same input, same answer");
+        let nodes = Occupancy::from_servers(&self.servers);
+        let observed = FleetObservation {
+            fleet: &self.fleet,
+            servers: &self.servers,
+            nodes: &nodes,
+            other_owner: None,
+        };
+        let sizing = size(policy, observed, &self.replies, NOW);
+        assert_eq!(sizing, size(policy, observed, &self.replies, NOW), "same input, same answer");
         match sizing {
             Sizing::Decided(decision) => decision.outcome.ok(),
             Sizing::Ask(id) => panic!("the reply `{id}` is missing"),
         }
     }
 
-    /// Lets the fleet's set do all that its size asks for; servers told to go are gone, new ones are Ready.
+    /// Reconciles the fleet's set completely; deleted servers are gone, new ones are Ready.
     fn reconcile(&mut self) {
         let set = ServerSet {
             replicas: self.fleet.replicas,
             scheduling: self.fleet.scheduling,
             priorities: self.fleet.priorities.clone(),
-            has_deletion_mark: false,
+            has_deletion_timestamp: false,
             mode: self.fleet.mode,
         };
         loop {
-            let nodes = Occupancy::of(&self.servers);
-            let done = reconcile(&set, &self.servers, &nodes, Limits::of(set.mode), NOW);
+            let nodes = Occupancy::from_servers(&self.servers);
+            let done = reconcile(&set, &self.servers, &nodes, Limits::for_mode(set.mode), NOW);
             for name in &done.delete {
                 let gone = self.servers.iter().find(|s| s.name == *name).expect("it is there");
                 let in_use = matches!(gone.state, State::Allocated | State::Reserved);
@@ -66,7 +70,7 @@ impl World {
                 break;
             }
         }
-        self.look();
+        self.write_status();
     }
 
     fn create(&mut self) {
@@ -79,9 +83,9 @@ impl World {
         self.servers.push(server);
     }
 
-    /// One whole turn; gives the new size.
-    fn turn(&mut self, policy: &Policy) -> Option<Size> {
-        self.look();
+    /// Runs one evaluation and returns the new size.
+    fn evaluate(&mut self, policy: &Policy) -> Option<Size> {
+        self.write_status();
         let size = self.decide(policy)?;
         self.fleet.replicas = size.to;
         self.reconcile();
@@ -164,7 +168,7 @@ fn amount() -> impl Strategy<Value = Amount> {
     prop_oneof![(1..40_i64).prop_map(Amount::Count), (1..100_i64).prop_map(Amount::Percent)]
 }
 
-/// Limits as admission lets them pass: a buffer fits, and a percentage comes with a minimum.
+/// Returns limits that admission would accept: a buffer fits, and a percentage has a minimum.
 fn limits(size: Amount, min: i64, more: i64) -> (i64, i64) {
     let (min, least) = match size {
         Amount::Count(size) if min > 0 => (min.max(size), size),
@@ -190,33 +194,33 @@ fn buffer() -> impl Strategy<Value = Buffer> {
     })
 }
 
-/// Turns until the size rests, and checks that it then stays.
-fn settle(world: &mut World, policy: &Policy) -> Option<Size> {
+/// Evaluates until the size is stable, and checks that it then stays.
+fn evaluate_until_stable(world: &mut World, policy: &Policy) -> Option<Size> {
     let mut last = None;
-    for turn in 0..12 {
+    for round in 0..12 {
         let before = world.fleet.replicas;
         let there = world.servers.len();
-        let size = world.turn(policy)?;
-        if turn > 0 && size.to == before && there == world.servers.len() {
+        let size = world.evaluate(policy)?;
+        if round > 0 && size.to == before && there == world.servers.len() {
             for _ in 0..3 {
-                assert_eq!(world.turn(policy).as_ref(), Some(&size), "it rests and then stays");
+                assert_eq!(world.evaluate(policy).as_ref(), Some(&size), "the size stays");
             }
             return Some(size);
         }
         last = Some((before, size));
     }
-    panic!("not at rest after twelve turns: {last:?}");
+    panic!("not stable after twelve evaluations: {last:?}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_buffer_keeps_its_limits_and_what_is_allocated(mut world in world(), buffer in buffer()) {
+    fn a_buffer_respects_its_limits_and_servers_in_use(mut world in world(), buffer in buffer()) {
         let policy = Policy::Buffer(buffer);
-        world.look();
+        world.write_status();
         let allocated = world.fleet.status.allocated;
-        let size = settle(&mut world, &policy).expect("a buffer always has an answer");
+        let size = evaluate_until_stable(&mut world, &policy).expect("a buffer always has an answer");
         prop_assert!(buffer.min <= size.to && size.to <= buffer.max);
         prop_assert!(size.to >= allocated.min(buffer.max));
         if let Amount::Count(wanted) = buffer.size {
@@ -225,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn counters_and_lists_rest_within_their_limits_with_the_buffer_free(
+    fn counters_and_lists_become_stable_within_their_limits_with_the_buffer_free(
         mut world in world(),
         (is_list, capacity) in capacity(),
     ) {
@@ -234,7 +238,7 @@ proptest! {
         } else {
             Policy::Counter(capacity.clone())
         };
-        let Some(size) = settle(&mut world, &policy) else { return Ok(()) };
+        let Some(size) = evaluate_until_stable(&mut world, &policy) else { return Ok(()) };
         let used = world.in_use();
         let status = &world.fleet.status;
         let sums = if is_list { &status.lists } else { &status.counters };
@@ -264,7 +268,7 @@ proptest! {
     }
 
     #[test]
-    fn other_policies_rest_at_once(mut world in world(), to in 0..40_i32, buffer in buffer()) {
+    fn other_policies_are_stable_at_once(mut world in world(), to in 0..40_i32, buffer in buffer()) {
         let chain = Policy::Chain(vec![
             Link { id: "a".into(), policy: Policy::Webhook },
             Link { id: "b".into(), policy: Policy::Buffer(buffer) },
@@ -275,21 +279,21 @@ proptest! {
             (chain, "a", Reply::None),
         ] {
             world.replies = [(id.into(), reply)].into();
-            let size = settle(&mut world, &policy).expect("there is an answer");
+            let size = evaluate_until_stable(&mut world, &policy).expect("there is an answer");
             prop_assert!(size.to >= 0);
         }
     }
 
     #[test]
-    fn upstreams_way_names_nobody_in_use_either(
+    fn agones_mode_deletes_no_server_in_use_either(
         mut world in world(),
         (is_list, capacity) in capacity(),
     ) {
         world.fleet.mode = Mode::Agones;
         let policy = if is_list { Policy::List(capacity) } else { Policy::Counter(capacity) };
-        // It may flap for ever, so it is only followed for a while.
+        // It may flap forever, so only a few evaluations are run.
         for _ in 0..5 {
-            world.turn(&policy);
+            world.evaluate(&policy);
         }
     }
 }

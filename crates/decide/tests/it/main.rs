@@ -1,4 +1,4 @@
-//! What holds for every input, whichever one comes.
+//! Property tests of decisions.
 
 mod allocation;
 mod fleet;

@@ -1,4 +1,4 @@
-//! What holds for every plan to remove nodes, and the stories that rules tell together.
+//! Properties of all scale-down plans, and scenarios that combine rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_decide::Reason;
 use plimsoll_decide::nodes::{
-    Budget, Cluster, Group, GroupStatus, LabelSelector, Labels, Node, Owner, Pod, PodSpec, PodTerm,
-    Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings, Snapshot, SpreadConstraint,
-    Status, Taint, Turn, Workload,
+    Budget, Cluster, Evaluation, Group, GroupStatus, LabelSelector, Labels, Node, Owner, Pod,
+    PodSpec, PodTerm, Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings, Snapshot,
+    SpreadConstraint, Status, Taint, Workload,
 };
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn pod(name: &str, on: &str, app: &str, cpu: i64) -> Pod {
     }
 }
 
-/// A world of these nodes and pods, with a ReplicaSet for each app and the group `g`.
+/// Returns a cluster with these nodes and pods, a ReplicaSet for each app and the group `g`.
 fn cluster(nodes: Vec<Node>, pods: Vec<Pod>) -> Cluster {
     let workload = |name: &str| Workload {
         kind: "ReplicaSet".into(),
@@ -70,7 +70,7 @@ fn cluster(nodes: Vec<Node>, pods: Vec<Pod>) -> Cluster {
     }
 }
 
-/// Settings with which an unneeded node goes at once, and as many as there are.
+/// Returns settings that remove unneeded nodes at once and without a limit.
 fn eager() -> Settings {
     let mut settings = Settings::default();
     settings.scale_down.unneeded_for = SignedDuration::ZERO;
@@ -81,7 +81,7 @@ fn eager() -> Settings {
 }
 
 fn plan(cluster: &Cluster, settings: &Settings, status: &Status) -> ScaleDown {
-    Turn::new(cluster, settings, now()).scale_down(status, &ScaleUp::default())
+    Evaluation::new(cluster, settings, now()).scale_down(status, &ScaleUp::default())
 }
 
 fn names(plan: &ScaleDown) -> Vec<&str> {
@@ -96,7 +96,7 @@ fn code(plan: &ScaleDown, node: &str) -> &'static str {
     plan.unremovable.iter().find(|(n, _)| &**n == node).map_or("", |(_, keep)| keep.code())
 }
 
-/// Nodes A, B and C have little use. The pods of A and of B fit on X, but not both; the pods of C fit on Y.
+/// Nodes A, B and C are underutilized. The pods of A and of B fit on X, but not both; the pods of C fit on Y.
 fn a_b_c_x_y() -> Cluster {
     let nodes = ["a", "b", "c", "x", "y"].map(|name| node(name, Some("g"), "z")).to_vec();
     let only = |pod: Pod, disk: &str| {
@@ -121,18 +121,18 @@ fn a_b_c_x_y() -> Cluster {
 }
 
 #[test]
-fn two_nodes_do_not_count_on_the_same_room() {
+fn two_nodes_do_not_rely_on_the_same_free_resources() {
     let long_ago = now() - SignedDuration::from_mins(11);
     let since = ["a", "b", "c"].map(|node| (node.into(), long_ago));
     let status = Status { unneeded_since: since.into_iter().collect(), ..Status::default() };
-    // One drain at a time: A goes, C is still unneeded, and B is not: its pods have no place after those of A.
+    // One drain at a time: A is removed, C is still unneeded, and B is not: its pods do not fit after those of A.
     let first = plan(&a_b_c_x_y(), &Settings::default(), &status);
     assert_eq!(names(&first), ["a"]);
     assert_eq!(unneeded(&first), ["a", "c"]);
     assert_eq!(code(&first, "b"), "NoPlaceToMovePods");
     assert_eq!(code(&first, "c"), "NodeGroupMaxDeletionCountReached");
     assert_eq!(code(&first, "x"), "NotUnderutilized");
-    // Right after A is gone and its pod is on X, C goes, and B has lost its place.
+    // After A is gone and its pod is on X, C is removed, and B's pods no longer fit.
     let mut next = a_b_c_x_y();
     next.nodes.remove(0);
     next.pods[0].scheduling = Scheduling::On("x".into());
@@ -141,12 +141,12 @@ fn two_nodes_do_not_count_on_the_same_room() {
     let second = plan(&next, &Settings::default(), &status);
     assert_eq!(names(&second), ["c"]);
     assert_eq!(code(&second, "b"), "NoPlaceToMovePods");
-    // When both may go at once, they do, and B still stays.
+    // When both may be removed at once, they are, and B still stays.
     assert_eq!(names(&plan(&a_b_c_x_y(), &eager(), &Status::default())), ["a", "c"]);
 }
 
 #[test]
-fn rule_2_3_the_first_thing_that_keeps_a_node_is_named() {
+fn rule_2_3_the_first_reason_to_keep_a_node_is_reported() {
     let busy = || vec![pod("p", "n", "a", 3000)];
     type Change = fn(&mut Cluster, &mut Settings);
     let cases: [(Change, Vec<Pod>, &str); 8] = [
@@ -196,6 +196,7 @@ fn rule_2_5_12_the_pods_of_a_node_are_counted_against_a_budget() {
             name: "budget".into(),
             selector: LabelSelector::of_labels([("app", "a")]),
             disruptions_allowed,
+            ..Budget::default()
         }];
         let plan = plan(&all, &eager(), &Status::default());
         assert_eq!(code(&plan, "n"), wanted, "{disruptions_allowed} allowed");
@@ -206,7 +207,7 @@ fn rule_2_5_12_the_pods_of_a_node_are_counted_against_a_budget() {
 }
 
 #[test]
-fn rule_2_7_groups_that_go_as_a_whole_go_whole_or_not_at_all() {
+fn rule_2_7_groups_that_scale_as_a_whole_are_removed_completely_or_not_at_all() {
     let nodes = ["n", "o", "p"].map(|name| node(name, Some("g"), "z")).to_vec();
     for (busy, parallel, wanted) in [(true, 100, 0), (false, 100, 3), (false, 1, 3), (false, 0, 0)]
     {
@@ -224,7 +225,30 @@ fn rule_2_7_groups_that_go_as_a_whole_go_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_node_that_is_being_removed_counts_for_what_goes_at_once() {
+fn rule_2_7_of_groups_that_scale_as_a_whole_empty_ones_are_removed_first() {
+    let nodes = [("n", "a"), ("o", "b"), ("p", "c")];
+    let mut nodes = nodes.map(|(name, group)| node(name, Some(group), "z")).to_vec();
+    nodes.push(node("stays", None, "z"));
+    let mut all = cluster(nodes, vec![pod("x", "n", "a", 100)]);
+    let group = |name: &str| Group {
+        name: name.into(),
+        all_or_nothing: true,
+        max: 1,
+        ..all.groups[0].clone()
+    };
+    all.groups = ["a", "b", "c"].map(group).to_vec();
+    let mut settings = eager();
+    for (parallel, wanted) in [(1, vec!["o"]), (2, vec!["o", "p"]), (3, vec!["n", "o", "p"])] {
+        settings.scale_down.max_parallel = parallel;
+        let plan = plan(&all, &settings, &Status::default());
+        let mut found = names(&plan);
+        found.sort_unstable();
+        assert_eq!(found, wanted, "{parallel} at once");
+    }
+}
+
+#[test]
+fn a_node_that_is_being_removed_counts_towards_parallel_removals() {
     let mut nodes = ["n", "o", "p"].map(|name| node(name, Some("g"), "z")).to_vec();
     nodes[0].taints = [Taint {
         key: plimsoll_decide::nodes::TO_BE_DELETED_TAINT.into(),
@@ -244,7 +268,51 @@ fn a_node_that_is_being_removed_counts_for_what_goes_at_once() {
 }
 
 #[test]
-fn what_was_added_in_this_turn_holds_removals_back() {
+fn a_node_whose_removal_failed_rests() {
+    let all = cluster(vec![node("n", Some("g"), "z"), node("o", Some("g"), "z")], vec![]);
+    for (until, wanted) in [(1, "RecentlyFailed"), (0, "")] {
+        let until = now() + SignedDuration::from_secs(until);
+        let status = Status { resting: [("n".into(), until)].into(), ..Status::default() };
+        let plan = plan(&all, &eager(), &status);
+        let found = plan.unremovable.iter().find(|(name, _)| &**name == "n");
+        assert_eq!(found.map_or("", |(_, why)| why.code()), wanted, "until {until}");
+    }
+}
+
+#[test]
+fn a_removal_is_validated_against_the_cluster_as_it_is() {
+    let nodes = vec![node("n", Some("g"), "z"), node("o", Some("g"), "z")];
+    let status = Status { removing: ["n".into()].into(), ..Status::default() };
+    type Change = fn(&mut Cluster);
+    let cases: [(&str, Change, Result<usize, &str>); 7] = [
+        ("nothing changed", |_| {}, Ok(1)),
+        ("it is empty by now", |c| c.pods.clear(), Ok(0)),
+        ("another pod arrived", |c| c.pods.push(pod("q", "n", "a", 100)), Ok(2)),
+        (
+            "its pod lost its place",
+            |c| c.pods.push(pod("q", "o", "a", 3950)),
+            Err("NoPlaceToMovePods"),
+        ),
+        ("its pod lost its controller", |c| c.pods[0].owner = None, Err("BlockedByPod")),
+        (
+            "it is annotated",
+            |c| c.nodes[0].scale_down_disabled = true,
+            Err("ScaleDownDisabledAnnotation"),
+        ),
+        ("its group needs it", |c| c.groups[0].min = 2, Err("NodeGroupMinSizeReached")),
+    ];
+    for (what, change, wanted) in cases {
+        let mut all = cluster(nodes.clone(), vec![pod("p", "n", "a", 100)]);
+        change(&mut all);
+        let settings = eager();
+        let found = Evaluation::new(&all, &settings, now()).validate_removal(&status, "n");
+        let found = found.as_ref().map(|plan| plan.evict.len()).map_err(Reason::code);
+        assert_eq!(found, wanted, "{what}");
+    }
+}
+
+#[test]
+fn additions_in_the_same_evaluation_hold_removals() {
     let nodes = vec![node("n", Some("g"), "z"), node("o", Some("g"), "z")];
     let all = cluster(nodes, vec![pod("p", "o", "a", 3000)]);
     let added = ScaleUp {
@@ -252,15 +320,15 @@ fn what_was_added_in_this_turn_holds_removals_back() {
         ..ScaleUp::default()
     };
     let mut settings = eager();
-    let plan = Turn::new(&all, &settings, now()).scale_down(&Status::default(), &added);
+    let plan = Evaluation::new(&all, &settings, now()).scale_down(&Status::default(), &added);
     assert_eq!((unneeded(&plan), code(&plan, "n")), (vec!["n"], "RecentlyAdded"));
     assert_eq!(plan.wake_at, Some(now() + SignedDuration::from_mins(10)));
     settings.scale_down.delay_after_add = SignedDuration::ZERO;
-    let plan = Turn::new(&all, &settings, now()).scale_down(&Status::default(), &added);
+    let plan = Evaluation::new(&all, &settings, now()).scale_down(&Status::default(), &added);
     assert_eq!(names(&plan), ["n"]);
 }
 
-/// The pods of M and N have a place on O only after both have been on one node.
+/// Returns the pods of M and N fit on O only after both have been on one node.
 fn near_each_other() -> Cluster {
     let nodes = [("m", "z1"), ("n", "z0"), ("o", "z0")].map(|(name, z)| node(name, Some("g"), z));
     let near = |pod: Pod, key: &str| {
@@ -294,13 +362,13 @@ fn nodes_stay_whose_pods_would_have_to_move_twice() {
     assert_eq!([code(&first, "m"), code(&first, "n")], ["PodWouldMoveTwice"; 2]);
     assert_eq!(code(&first, "o"), "BlockedByPod");
     let why = first.unremovable.iter().find(|(node, _)| &**node == "m").unwrap().1.to_string();
-    assert_eq!(why, "default/p would move to n, and once more when that goes right after");
+    assert_eq!(why, "default/p would move to n, and again when that node is removed right after");
     let after = carry_out(&all, &eager(), &first);
     assert!(plan(&after, &eager(), &Status::default()).delete.is_empty());
 }
 
 #[test]
-fn nodes_whose_pods_move_twice_go_in_two_turns_if_one_goes_at_a_time() {
+fn nodes_whose_pods_move_twice_are_removed_in_two_evaluations_with_one_removal_at_a_time() {
     let mut settings = eager();
     settings.scale_down.max_drain_parallel = 1;
     let all = near_each_other();
@@ -310,7 +378,7 @@ fn nodes_whose_pods_move_twice_go_in_two_turns_if_one_goes_at_a_time() {
     assert_eq!(names(&plan(&after, &settings, &Status::default())), ["n"]);
 }
 
-/// One pod of a random world: its app, cpu in hundreds, node, what it wants to be near or away from, whether it may move.
+/// A random pod: its app, cpu in hundreds, node, affinity or anti-affinity, whether it may be evicted.
 type RandomPod = (usize, i64, usize, u8, bool);
 
 fn random_world() -> impl Strategy<Value = (Cluster, Settings)> {
@@ -348,6 +416,7 @@ fn random_budget(app: usize, disruptions_allowed: i32) -> Budget {
         name: APPS[app].into(),
         selector: LabelSelector::of_labels([("app", APPS[app])]),
         disruptions_allowed,
+        ..Budget::default()
     }
 }
 
@@ -386,14 +455,14 @@ fn random_pod(at: usize, random: &RandomPod, nodes: usize) -> Pod {
     made
 }
 
-/// Carries a plan out as it says: nodes go in its order, and each pod goes where the plan says.
+/// Carries a plan out: nodes are removed in its order, and each pod moves where the plan says.
 fn carry_out(cluster: &Cluster, settings: &Settings, plan: &ScaleDown) -> Cluster {
-    let turn = Turn::new(cluster, settings, now());
+    let evaluation = Evaluation::new(cluster, settings, now());
     let mut after = cluster.clone();
     for removal in &plan.delete {
         after.nodes.retain(|node| node.name != removal.node);
         for (pod, to) in &removal.moves {
-            after.pods[*pod].scheduling = Scheduling::On(turn.snapshot.name(*to).into());
+            after.pods[*pod].scheduling = Scheduling::On(evaluation.snapshot.name(*to).into());
             let labels: &Labels = &cluster.pods[*pod].spec.labels;
             let over = after.budgets.iter_mut().filter(|b| b.selector.matches(labels));
             over.for_each(|budget| budget.disruptions_allowed -= 1);
@@ -403,8 +472,8 @@ fn carry_out(cluster: &Cluster, settings: &Settings, plan: &ScaleDown) -> Cluste
     after
 }
 
-/// Removes the nodes of a plan in its order. At the turn of each, every pod on it has a place on a node that stays, while
-/// the nodes that go later are still there: no pod waits for a later removal, and none is moved twice.
+/// Removes the nodes of a plan in its order. When a node is removed, each of its pods fits on a node that stays, while the nodes
+/// that are removed later still exist: no pod waits for a later removal, and none is moved twice.
 fn replay(cluster: &Cluster, plan: &ScaleDown) -> Result<(), TestCaseError> {
     let mut snapshot = Snapshot::new(cluster, |_| true);
     let gone: Vec<_> = plan.delete.iter().filter_map(|r| snapshot.node(&r.node)).collect();
@@ -438,7 +507,7 @@ proptest! {
     #![proptest_config(ProptestConfig::default())]
 
     #[test]
-    fn every_pod_of_a_removed_node_has_a_place((cluster, settings) in random_world()) {
+    fn every_pod_of_a_removed_node_fits_elsewhere((cluster, settings) in random_world()) {
         for settings in [settings, eager()] {
             replay(&cluster, &plan(&cluster, &settings, &Status::default()))?;
         }
@@ -464,9 +533,9 @@ proptest! {
     }
 
     #[test]
-    fn a_second_look_wants_nothing_more((cluster, settings) in random_world(), has_limits: bool) {
+    fn a_second_evaluation_removes_nothing((cluster, settings) in random_world(), has_limits: bool) {
         let (mut cluster, mut settings) = (cluster, settings);
-        // How many may go at once is a reason to look again; what must stay is not.
+        // The limit on parallel removals is a reason for another evaluation; minimums are not.
         settings.scale_down = eager().scale_down;
         if !has_limits {
             settings = eager();
@@ -479,7 +548,7 @@ proptest! {
     }
 
     #[test]
-    fn every_node_goes_or_has_a_reason_to_stay((cluster, settings) in random_world()) {
+    fn every_node_is_removed_or_has_a_reason_to_stay((cluster, settings) in random_world()) {
         for settings in [settings, eager()] {
             let plan = plan(&cluster, &settings, &Status::default());
             for node in &cluster.nodes {
@@ -494,7 +563,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_lists_decides_nothing((cluster, settings) in random_world()) {
+    fn the_order_of_the_input_does_not_matter((cluster, settings) in random_world()) {
         let mut turned = cluster.clone();
         turned.nodes.reverse();
         turned.pods.reverse();

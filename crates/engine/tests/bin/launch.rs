@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs one pod for ever, and says on which kind of network.
+/// Runs one pod for ever, and prints the kind of its network.
 async fn run(pod: &str, settings: Settings) {
     let engine = Engine::open(settings).await.unwrap();
     let launcher = Launcher { program: std::env::current_exe().unwrap(), args: Vec::new() };

@@ -6,6 +6,9 @@ mod pods;
 mod runtime;
 mod schedule;
 mod store_panic;
+mod top;
+
+use std::ffi::OsString;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -20,6 +23,21 @@ async fn ephemeral() -> Engine {
 /// Keeps everything in memory, and follows tokio's time.
 fn settings() -> Settings {
     Settings { clock: Clock::virtual_at(jiff::Timestamp::now()), ..Settings::ephemeral() }
+}
+
+/// Returns the kubectls that are tested, a new and an old one. Where one is missing, a line says so; in continuous integration that is a
+/// failure.
+fn kubectls() -> Vec<OsString> {
+    let found = ["PLIMSOLL_TEST_KUBECTL", "PLIMSOLL_TEST_KUBECTL_OLD"].into_iter().map(|name| {
+        let kubectl = std::env::var_os(name);
+        if kubectl.is_none() {
+            let missing = format!("skipped: no kubectl; run `cargo xtask test`, or set {name}");
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            eprintln!("{missing}");
+        }
+        kubectl
+    });
+    found.flatten().collect()
 }
 
 /// Connects to the real Kubernetes that tests compare with; `None`, with a line saying what is missing, where there is

@@ -1,6 +1,6 @@
 //! Pods of this machine: real processes and programs in this one.
 
-mod docker;
+pub(crate) mod docker;
 mod endings;
 mod faults;
 mod hooks;
@@ -12,7 +12,10 @@ mod processes;
 mod programs;
 mod real;
 mod server;
+mod services;
+mod sessions;
 mod states;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -87,21 +90,21 @@ impl Machine {
         panic!("{name} is still there");
     }
 
-    /// Waits for an event that says something.
-    async fn until_event(&self, said: &str) {
+    /// Waits for an event that contains a text.
+    async fn until_event(&self, text: &str) {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         for _ in 0..1200 {
             let all = events.list(&ListParams::default()).await.unwrap();
             if all
                 .items
                 .iter()
-                .any(|event| event.message.as_ref().is_some_and(|m| m.contains(said)))
+                .any(|event| event.message.as_ref().is_some_and(|m| m.contains(text)))
             {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("no event says {said:?}");
+        panic!("no event contains {text:?}");
     }
 
     async fn logs(&self, name: &str) -> String {
@@ -118,7 +121,7 @@ fn shell(name: &str, script: &str) -> Value {
     json!({"name": name, "image": "shell", "command": ["sh", "-c", script]})
 }
 
-/// Gives the states of the containers of a pod by name: exit code, if it has ended, and how often it was restarted.
+/// Returns the states of the containers of a pod by name: exit code, if it has ended, and how often it was restarted.
 fn states(pod: &Pod) -> BTreeMap<String, (Option<i32>, i32)> {
     let status = pod.status.as_ref().unwrap();
     let all = status

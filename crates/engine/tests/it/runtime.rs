@@ -30,21 +30,21 @@ fn named(name: &str) -> ConfigMap {
 #[error("it went wrong")]
 struct Failed;
 
-/// Marks what it sees, says so in an event, and cleans up behind it.
+/// Marks each object, records an event, and cleans up when the object is deleted.
 async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, Failed> {
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::clone(&client));
     finalizer(&maps, "test.plimsoll.dev/clean", map, |event| async {
         if let Finalizer::Apply(map) = event {
-            let seen = Patch::Merge(json!({"data": {"seen": "yes"}}));
-            maps.patch(&map.name_any(), &PatchParams::default(), &seen)
+            let mark = Patch::Merge(json!({"data": {"marked": "yes"}}));
+            maps.patch(&map.name_any(), &PatchParams::default(), &mark)
                 .await
                 .map_err(|_| Failed)?;
             let recorder = Recorder::new(Client::clone(&client), Reporter::from("test"));
             let event = kube::runtime::events::Event {
                 type_: EventType::Normal,
-                reason: "Seen".into(),
+                reason: "Marked".into(),
                 note: None,
-                action: "Look".into(),
+                action: "Mark".into(),
                 secondary: None,
             };
             recorder.publish(&event, &map.object_ref(&())).await.map_err(|_| Failed)?;
@@ -75,7 +75,7 @@ async fn a_controller_with_finalizer_and_events_runs() {
         }
     }
     let map = maps.get("a").await.unwrap();
-    assert_eq!(map.data.unwrap()["seen"], "yes");
+    assert_eq!(map.data.unwrap()["marked"], "yes");
     assert_eq!(map.metadata.finalizers.unwrap(), ["test.plimsoll.dev/clean"]);
     let events: Api<Event> = Api::default_namespaced(client);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -130,7 +130,7 @@ async fn a_lease_changes_hands_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
+async fn a_watch_from_an_expired_version_gets_an_error_and_ends() {
     let history = History { at_most: 10, ..History::default() };
     let engine = Engine::open(Settings { history, ..crate::settings() }).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());
@@ -168,7 +168,7 @@ async fn a_watch_that_keeps_up_is_never_too_old_however_little_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_read_is_told_so_and_keeps_nothing() {
+async fn a_watch_that_does_not_read_gets_an_error_and_keeps_nothing() {
     let history = History { bytes: 1 << 20, ..History::default() };
     let engine = Engine::open(Settings { history, ..Settings::ephemeral() }).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(engine.client());

@@ -55,7 +55,7 @@ async fn create(client: &Client, pod: &Pod) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_gets_a_node_runs_after_its_time_and_goes_when_deleted() {
+async fn a_pod_gets_a_node_runs_after_its_time_and_is_removed_when_deleted() {
     let (engine, runtime) = simulated(2, None).await;
     assert_eq!(runtime.nodes(), ["sim-0001", "sim-0002"]);
     let client = engine.client();
@@ -77,7 +77,7 @@ async fn a_pod_gets_a_node_runs_after_its_time_and_goes_when_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_is_told_why_and_gets_a_node_once_there_is_room() {
+async fn a_pod_that_fits_nowhere_gets_a_condition_and_later_a_node_once_there_is_room() {
     let (engine, _runtime) = simulated(1, None).await;
     let client = engine.client();
     let port = json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 1, "hostPort": 7000}]}]});
@@ -191,7 +191,7 @@ impl Simulation for Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_simulated_pod_ends_as_its_script_says() {
+async fn a_simulated_pod_ends_as_its_script_specifies() {
     let (engine, _runtime) = simulated(1, Some(Arc::new(Script))).await;
     let client = engine.client();
     for (name, code, policy, ends) in [

@@ -1,4 +1,4 @@
-//! The thread that commits to disk is gone: whoever runs the engine is told, and everything can still be stopped.
+//! The thread that commits to disk has panicked: the supervisor of the engine reports it, and everything can still be stopped.
 
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -29,7 +29,7 @@ async fn break_store(write: impl Future + Send) {
         let waker = Waker::from(Arc::new(PanicOnStoreThread(context.waker().clone())));
         write.as_mut().poll_unpin(&mut Context::from_waker(&waker)).map(drop)
     });
-    // The panic may come before the thread has told how the write went.
+    // The panic may come before the thread has returned the result of the write.
     let _: Result<(), _> = tokio::time::timeout(Duration::from_secs(1), broken).await;
 }
 

@@ -7,10 +7,12 @@ use cluster::EventType;
 use tokio_util::sync::CancellationToken;
 
 use super::ContainerRunner;
-use crate::child::{self, ProcessSpec};
+use crate::child::{self, ProcessIo, ProcessSpec};
 use crate::docker;
 use crate::env::{Source, Variables, expand};
 use crate::instance::{Handle, Instance};
+use crate::launch;
+use crate::logs::Log;
 use crate::pod::PodRun;
 use crate::program::ProgramContext;
 use crate::resolve::{self, Runner};
@@ -25,7 +27,7 @@ pub(super) struct NotStarted {
 }
 
 impl NotStarted {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 
@@ -79,7 +81,11 @@ impl ContainerRunner {
             pod_ip: pod.network.pod_ip(local.address).to_string(),
         };
         let env = source.variables(&self.container, pod.network.env(&self.container)).await;
-        let env = env.map_err(|why| NotStarted::new("CreateContainerConfigError", why))?;
+        let mut env = env.map_err(|why| NotStarted::new("CreateContainerConfigError", why))?;
+        for (name, value) in source.api_server(pod.network.reaches_cluster_ips()).await {
+            env.entry(name).or_insert(value);
+        }
+        let mounts = self.mounts(&mut env).await?;
         let expand_all = |list: &Option<Vec<String>>| -> Vec<String> {
             list.iter().flatten().map(|text| expand(text, &env)).collect()
         };
@@ -104,31 +110,48 @@ impl ContainerRunner {
                 Ok(child::in_process(&program, context, &machine.context.random))
             }
             Runner::Docker => {
-                let docker = machine.docker.as_ref();
-                let docker = docker
-                    .ok_or_else(|| NotStarted::new("ErrImagePull", "no Docker Engine answers"))?;
-                let start = docker::Start { container: &self.container, command, args, env: &env };
-                let started = docker.start(start).await.map_err(|err| {
-                    let why = format!("Docker could not start the image: {err}");
-                    NotStarted::new("ErrImagePull", why)
-                });
-                started.map(|container| Instance {
-                    id: container.id(),
-                    exit: Box::pin(container.clone().exit(log)),
-                    handle: Handle::Docker(container),
-                })
+                let (container, mounts) = (&self.container, &*mounts);
+                let start = docker::Start { container, command, args, env: &env, mounts };
+                self.start_docker(start, log).await
             }
             Runner::Local(program, args) => {
                 let dir = self.container.working_dir.clone();
-                let process = ProcessSpec { program, args, env: env.clone(), dir };
-                let spawned =
-                    process.spawn(&local.launcher, &machine.mark, pod.network.spawner()).await;
-                spawned.and_then(|child| child::watch(child, log)).map_err(|err| {
+                let mounts = self.launcher_mounts(mounts).await?;
+                env.extend(mounts.map(|mounts| (launch::MOUNTS.to_owned(), mounts)));
+                let has_stdin = self.container.stdin == Some(true);
+                let has_terminal = has_stdin && self.container.tty == Some(true);
+                let failed = |err: std::io::Error| {
                     let why = format!("could not start the program: {err}");
                     NotStarted::new("RunContainerError", why)
-                })
+                };
+                let (io, terminal) = ProcessIo::new(has_stdin, has_terminal).map_err(failed)?;
+                let process = ProcessSpec { program, args, env: env.clone(), dir, io };
+                let spawned =
+                    process.spawn(&local.launcher, &machine.mark, pod.network.spawner()).await;
+                spawned.and_then(|child| child::watch(child, terminal, log)).map_err(failed)
             }
         };
         Ok((started?, env))
+    }
+
+    /// Starts the container on the Docker Engine.
+    async fn start_docker(
+        &self,
+        start: docker::Start<'_>,
+        log: Arc<Log>,
+    ) -> Result<Instance, NotStarted> {
+        let docker = self.pod.machine.docker.as_ref();
+        let docker =
+            docker.ok_or_else(|| NotStarted::new("ErrImagePull", "no Docker Engine answers"))?;
+        let container = docker.start(start).await.map_err(|err| {
+            let why = format!("Docker could not start the image: {err}");
+            NotStarted::new("ErrImagePull", why)
+        })?;
+        Ok(Instance {
+            id: container.id(),
+            exit: Box::pin(container.clone().exit(log)),
+            handle: Handle::Docker(container),
+            stdin: None,
+        })
     }
 }

@@ -18,7 +18,12 @@ impl Dispatcher {
     /// Registers the node of this machine again, in the background.
     pub(super) fn register_local(&self) {
         let machine = Arc::clone(&self.machine);
-        self.tasks.spawn(async move { node::register_local(&machine).await });
+        self.tasks.spawn(async move {
+            let supervisor = machine.context.supervisor.clone();
+            supervisor
+                .complete("registration of this node", || node::register_local(&machine))
+                .await;
+        });
     }
 
     pub(super) fn node_event(&mut self, event: Event<Undecoded<Node>>) {

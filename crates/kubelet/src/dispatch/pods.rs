@@ -1,4 +1,4 @@
-//! Starts a task for each pod of the kubelet's nodes, and tells it when the pod is deleted.
+//! Starts a task for each pod of the kubelet's nodes, and passes deletions on to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -72,7 +72,11 @@ impl Dispatcher {
             // A pod that ended before this kubelet started has no task that would remove it.
             if deleted.is_some_and(|grace| !grace.is_zero()) {
                 let object = self.machine.pod_client.pod(&entry);
-                self.tasks.spawn(async move { object.remove().await });
+                let supervisor = self.machine.context.supervisor.clone();
+                self.tasks.spawn(async move {
+                    let name = format!("removal of pod {}", object.entry.key);
+                    supervisor.complete(name, || object.remove()).await;
+                });
             }
             return;
         }

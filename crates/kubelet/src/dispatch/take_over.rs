@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Dispatcher;
 use super::pods::{deletion, node_name, phase};
+use crate::client::PodHandle;
 use crate::recover;
 
 /// How many pods of an earlier run are ended at the same time.
@@ -27,12 +28,23 @@ impl Dispatcher {
                 self.pod(pod);
             }
         }
+        let supervisor = self.machine.context.supervisor.clone();
         self.tasks.spawn(async move {
-            let ending = lost.into_iter().map(|(pod, is_deleted)| async move {
-                if is_deleted { pod.remove().await } else { recover::restarted(&pod).await }
+            let ending = lost.into_iter().map(|(pod, is_deleted)| {
+                let supervisor = supervisor.clone();
+                async move {
+                    // A panic is retried: without a task, the pod would stay as it is for ever.
+                    let name = format!("end of pod {} of an earlier run", pod.entry.key);
+                    supervisor.complete(name, || end(&pod, is_deleted)).await;
+                }
             });
             futures::stream::iter(ending).buffer_unordered(IN_FLIGHT).for_each(|()| async {}).await;
             let _ = ready.send(());
         });
     }
+}
+
+/// Marks a pod as failed, or removes it if it is deleted.
+async fn end(pod: &PodHandle, is_deleted: bool) {
+    if is_deleted { pod.remove().await } else { recover::restarted(pod).await }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bollard::Docker;
-use bollard::container::LogOutput;
 use bollard::errors::Error;
-use bollard::exec::{CreateExecOptions, StartExecResults};
 use bollard::query_parameters::{
-    KillContainerOptions, LogsOptions, RemoveContainerOptionsBuilder, WaitContainerOptions,
+    KillContainerOptions, LogsOptions, RemoveContainerOptionsBuilder, StatsOptionsBuilder,
+    WaitContainerOptions,
 };
 use futures::StreamExt as _;
 
+use super::exec::output_of;
 use crate::logs::Log;
 use crate::status::Exit;
 
@@ -41,11 +41,8 @@ impl DockerContainer {
             LogsOptions { follow: true, stdout: true, stderr: true, ..LogsOptions::default() };
         let mut output = std::pin::pin!(self.docker.logs(&self.id, Some(options)));
         while let Some(Ok(chunk)) = output.next().await {
-            if let LogOutput::StdOut { message }
-            | LogOutput::StdErr { message }
-            | LogOutput::Console { message } = chunk
-            {
-                log.write(message);
+            if let Some(output) = output_of(chunk) {
+                log.write(output);
             }
         }
     }
@@ -70,6 +67,21 @@ impl DockerContainer {
         }
     }
 
+    /// Returns its CPU time in nanoseconds and its memory in bytes, if Docker knows them.
+    pub(crate) async fn usage(&self) -> Option<(u64, u64)> {
+        let options = StatsOptionsBuilder::default().stream(false).one_shot(true).build();
+        let mut stats = std::pin::pin!(self.docker.stats(&self.id, Some(options)));
+        let stats = stats.next().await?.ok()?;
+        let memory = stats.memory_stats?;
+        // Files that were not read for a while are dropped when memory is needed.
+        let inactive = memory
+            .stats
+            .as_ref()
+            .and_then(|all| all.get("inactive_file").or_else(|| all.get("total_inactive_file")));
+        let used = memory.usage?.saturating_sub(inactive.copied().unwrap_or(0));
+        Some((stats.cpu_stats?.cpu_usage?.total_usage?, used))
+    }
+
     /// Removes the container, whether it runs or not.
     pub(super) async fn remove(&self) {
         let options = RemoveContainerOptionsBuilder::default().force(true).build();
@@ -84,29 +96,6 @@ impl DockerContainer {
                 let options = KillContainerOptions { signal: signal.to_owned() };
                 let _ = docker.kill_container(&id, Some(options)).await;
             });
-        }
-    }
-
-    /// Runs a command in the container, and waits until it has ended.
-    pub(crate) async fn exec(&self, command: Vec<String>) -> Result<(), String> {
-        let failed = |err: Error| err.to_string();
-        let options = CreateExecOptions {
-            cmd: Some(command),
-            attach_stdout: Some(true),
-            attach_stderr: Some(true),
-            ..CreateExecOptions::default()
-        };
-        let exec = self.docker.create_exec(&self.id, options).await.map_err(failed)?;
-        if let StartExecResults::Attached { mut output, .. } =
-            self.docker.start_exec(&exec.id, None).await.map_err(failed)?
-        {
-            // The output ends when the command does.
-            while let Some(Ok(_)) = output.next().await {}
-        }
-        match self.docker.inspect_exec(&exec.id).await.map_err(failed)?.exit_code {
-            Some(0) => Ok(()),
-            Some(code) => Err(format!("the command ended with exit code {code}")),
-            None => Err("the command has no exit code".to_owned()),
         }
     }
 }

@@ -67,7 +67,7 @@ async fn forward_port(
         }
         "UDP" => {
             let socket = Arc::new(UdpSocket::bind(from).await?);
-            let work = move || udp::forward(Arc::clone(&socket), inside.clone(), to);
+            let work = move || udp::forward_inside(Arc::clone(&socket), inside.clone(), to);
             config.supervisor.spawn(name, work)
         }
         _ => {

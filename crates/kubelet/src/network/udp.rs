@@ -1,6 +1,6 @@
 //! UDP packets into the network of a pod, and the replies back to their clients.
 //!
-//! Each client has a socket of its own inside, so that the program can tell clients apart and its replies reach the right one.
+//! Each client has a socket of its own inside, so that the program can distinguish clients and its replies reach the right one.
 //! A client that is silent for a while is removed, and so is the one that was silent longest when there are too many.
 
 use std::collections::HashMap;
@@ -30,10 +30,47 @@ struct Client {
     /// When a packet last came or went.
     active_at: Arc<Mutex<Instant>>,
     replies: AbortOnDropHandle<()>,
+    is_current: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Client {
+    fn is_served(&self) -> bool {
+        !self.replies.is_finished() && (self.is_current)()
+    }
+}
+
+/// A socket that is connected to the program that serves a client.
+pub(crate) struct Upstream {
+    pub(crate) socket: UdpSocket,
+    /// Whether the program still serves; the client's next packet goes to another one otherwise.
+    pub(crate) is_current: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Opens a socket that is connected to a port inside.
+pub(crate) async fn connect(inside: &Spawner, port: u16) -> io::Result<UdpSocket> {
+    let socket = inside.run(move || {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((Ipv4Addr::LOCALHOST, port))?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    });
+    UdpSocket::from_std(socket.await?)
 }
 
 /// Carries every packet to a port inside, and every reply back.
-pub(super) async fn forward(outer: Arc<UdpSocket>, inside: Spawner, port: u16) {
+pub(super) async fn forward_inside(outer: Arc<UdpSocket>, inside: Spawner, port: u16) {
+    let open = || async {
+        let socket = connect(&inside, port).await?;
+        Ok(Upstream { socket, is_current: Box::new(|| true) })
+    };
+    forward(outer, port, open).await;
+}
+
+/// Carries every packet to the program that `open` connects to, one for each client, and every reply back.
+pub(crate) async fn forward<Opening>(outer: Arc<UdpSocket>, port: u16, open: impl Fn() -> Opening)
+where
+    Opening: Future<Output = io::Result<Upstream>>,
+{
     let mut backoff = SocketBackoff::default();
     let mut clients: HashMap<SocketAddr, Client> = HashMap::new();
     let mut expiry = tokio::time::interval(EXPIRE_EVERY);
@@ -56,10 +93,11 @@ pub(super) async fn forward(outer: Arc<UdpSocket>, inside: Spawner, port: u16) {
             }
         };
         backoff.reset();
-        if clients.get(&from).is_none_or(|client| client.replies.is_finished()) {
+        if !clients.get(&from).is_some_and(Client::is_served) {
+            clients.remove(&from);
             make_room(&mut clients);
-            let Ok(client) = open(&outer, &inside, port, from).await else { continue };
-            clients.insert(from, client);
+            let Ok(upstream) = open().await else { continue };
+            clients.insert(from, serve(&outer, upstream, from));
         }
         if let Some(client) = clients.get(&from) {
             *client.active_at.lock().expect("no code panics while holding it") = Instant::now();
@@ -80,23 +118,13 @@ fn make_room(clients: &mut HashMap<SocketAddr, Client>) {
     }
 }
 
-/// Opens a socket inside for a client, and sends back the replies that it receives.
-async fn open(
-    outer: &Arc<UdpSocket>,
-    inside: &Spawner,
-    port: u16,
-    client: SocketAddr,
-) -> io::Result<Client> {
-    let inner = inside.run(move || {
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.connect((Ipv4Addr::LOCALHOST, port))?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    });
-    let inner = Arc::new(UdpSocket::from_std(inner.await?)?);
+/// Sends back to a client the replies that its socket receives.
+fn serve(outer: &Arc<UdpSocket>, upstream: Upstream, client: SocketAddr) -> Client {
+    let inner = Arc::new(upstream.socket);
     let active_at = Arc::new(Mutex::new(Instant::now()));
     let replies = reply(Arc::clone(&inner), Arc::clone(outer), client, Arc::clone(&active_at));
-    Ok(Client { inner, active_at, replies: AbortOnDropHandle::new(tokio::spawn(replies)) })
+    let replies = AbortOnDropHandle::new(tokio::spawn(replies));
+    Client { inner, active_at, replies, is_current: upstream.is_current }
 }
 
 /// Sends replies back to a client, until the socket inside fails; the client's next packet opens another.

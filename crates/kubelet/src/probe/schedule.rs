@@ -1,4 +1,4 @@
-//! When a probe is made, and how many results in a row count.
+//! The schedule of probes, and their thresholds.
 
 use std::time::Duration;
 

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Capacity;
+use crate::usage::Usage;
 
 /// The label of nodes on which no process runs.
 pub const SIMULATED_LABEL: &str = "plimsoll.dev/simulated";
@@ -38,4 +39,9 @@ pub trait Simulation: Send + Sync {
     /// Starts to play a pod that became Running. When the future is ready, the pod's containers terminate with its exit code;
     /// it is dropped when the pod is deleted. `None`: the pod runs until it is deleted.
     fn play(&self, pod: &Arc<Pod>) -> Option<BoxFuture<'static, i32>>;
+
+    /// Returns the usage of a running pod that has no annotation with its usage; `None`: it uses nothing.
+    fn usage(&self, _pod: &Pod) -> Option<Usage> {
+        None
+    }
 }

@@ -12,8 +12,8 @@ pub(crate) fn time(at: Timestamp) -> Value {
 }
 
 impl PodState {
-    /// Returns the status as a strategic merge patch of that of `pod`: conditions of other components stay. `last` is the status
-    /// that was written last, which `pod` may not have yet.
+    /// Returns the status as a strategic merge patch for `pod`, which keeps the conditions of other components. `last` is the
+    /// status that was written last, which `pod` may not have yet.
     pub(crate) fn patch(&self, pod: &Pod, last: Option<&Value>, now: Timestamp) -> Value {
         let list = |wanted: fn(Role) -> bool| -> Vec<Value> {
             self.containers.iter().filter(|c| wanted(c.role)).map(ContainerState::json).collect()
@@ -65,7 +65,7 @@ impl PodState {
         all.into_iter().map(|(kind, not)| condition(pod, last, kind, not, now)).collect()
     }
 
-    /// Names the init containers that have not ended well, and the sidecars that have not started.
+    /// Returns the init containers that have not completed, and the sidecars that have not started.
     fn incomplete(&self) -> Vec<&str> {
         let is_incomplete = |c: &&ContainerState| match c.role {
             Role::Init => !c.is_ready,
@@ -76,7 +76,7 @@ impl PodState {
     }
 }
 
-/// Returns a condition that is False for a reason, or True. One whose status has not changed keeps its transition time.
+/// Returns a condition: False if there is a reason for it, otherwise True. The transition time changes only with the status.
 fn condition(
     pod: &Pod,
     last: Option<&Value>,
@@ -102,7 +102,7 @@ fn condition(
         Some((reason, message)) => (Some(reason), message),
         None => (None, None),
     };
-    // A merge keeps what it does not name.
+    // Fields have to be set to null, since a merge keeps those that are missing.
     json!({
         "type": kind, "status": status, "reason": reason, "message": message,
         "lastProbeTime": null, "lastTransitionTime": since,

@@ -1,32 +1,31 @@
-//! `plimsoll evaluate`: what would be decided about the objects in these files?
+//! `plimsoll evaluate`: prints the decisions about the objects in files.
 
 mod compact;
-mod decision;
 mod fleets;
 mod load;
 mod nodes;
 mod origin;
 mod policies;
+mod replay;
 mod world;
 
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
-use control::Unreadable;
+use control::{Description, Unreadable};
 use process::Clock;
 use serde_json::json;
 
 use crate::args::{Evaluate, Output};
-use decision::Decision;
 use world::{Object, World};
 
-/// Reads the files, decides, prints. Exit code 2 means that the input is invalid.
+/// Reads the files, and prints the decisions. Exit code 2 means that the input is invalid.
 pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
     let now = args.now.unwrap_or_else(|| Clock::system().now());
     let world = match load::files(&args.files, now) {
         Ok(objects) => World::new(objects, now, args.count),
-        Err(faults) => return refuse(faults),
+        Err(faults) => return report(faults),
     };
     let (mut decisions, mut unreadable) = (Vec::new(), Vec::new());
     for object in &world.objects {
@@ -37,14 +36,14 @@ pub(crate) fn run(args: &Evaluate) -> anyhow::Result<ExitCode> {
         }
     }
     if !unreadable.is_empty() {
-        return refuse(unreadable.iter().flat_map(|object| world.faults(object)));
+        return report(unreadable.iter().flat_map(|object| world.faults(object)));
     }
     print(&decisions, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what is wrong with the input.
-fn refuse(faults: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<ExitCode> {
+/// Prints the problems of the input.
+fn report(faults: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<ExitCode> {
     let mut err = std::io::stderr().lock();
     for fault in faults {
         writeln!(err, "{fault}")?;
@@ -52,9 +51,10 @@ fn refuse(faults: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result
     Ok(ExitCode::from(2))
 }
 
-/// Decides about one object with the others as its world; `None` where there is nothing to decide.
-fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
+/// Decides about one object, given all others; `None` for kinds without decisions.
+fn decide(object: &Object, world: &World) -> Result<Option<Description>, Unreadable> {
     match object.kind.as_str() {
+        "Decision" => replay::decide(object),
         "AutoScalePolicy" => policies::service(object, world),
         "ScalingPolicy" => policies::scaling(object, world),
         "NodeAutoscaler" => nodes::decide(object, world),
@@ -62,7 +62,7 @@ fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable
     }
 }
 
-fn print(decisions: &[Decision], output: Output) -> std::io::Result<()> {
+fn print(decisions: &[Description], output: Output) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     match output {
         Output::Json => {

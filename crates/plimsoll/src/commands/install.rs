@@ -15,7 +15,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::args::Install;
+use crate::args::{Install, Part, usage};
+use crate::settings;
 use certificate::Authority;
 
 /// The name of all objects that exist once, including the Service that the API server calls.
@@ -29,6 +30,11 @@ const CALLERS: &str = "plimsoll-allocator-callers";
 const CLIENT: &str = "plimsoll-allocator-client";
 
 pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
+    if !args.source_secrets.is_empty() && !access::has_policies(&args.only) {
+        usage(
+            "--source-secret: only scalingpolicy and autoscalepolicy read it, and --only has neither",
+        );
+    }
     let mut out = std::io::stdout().lock();
     if args.uninstall {
         write!(out, "{}", uninstall::script(&manifests(args)?))?;
@@ -50,7 +56,8 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     for crd in api::KINDS.iter().filter_map(|kind| kind.crd) {
         all.push(serde_json::to_value(crd())?);
     }
-    all.extend(access::controllers(namespace));
+    all.extend(access::controllers(namespace, &args.only));
+    all.extend(access::sources(&args.source_secrets, namespace));
     all.push(access::aggregated(namespace));
     all.extend(games::cluster());
     for game in &args.game_namespaces {
@@ -61,7 +68,9 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     all.push(authority.server(NAME, namespace)?.secret(TLS, namespace));
     all.push(authority.server(ALLOCATOR, namespace)?.secret(ALLOCATOR_TLS, namespace));
     all.push(authority.secret(CALLERS, namespace));
-    all.extend(workload::all(namespace, &args.image, args.replicas));
+    let mut flags = settings::game_server_args(&settings::game_servers(&args.game_servers));
+    flags.extend(Part::only_arg(&args.only));
+    all.extend(workload::all(namespace, &args.image, args.replicas, &flags));
     // Last, so that the API server does not call a server that does not exist yet.
     all.push(allocations::group(namespace, &authority.bundle()));
     all.extend(webhooks::all(namespace, &authority.bundle()));
@@ -85,12 +94,26 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
 
-    fn deployment() -> Value {
-        let Command::Install(args) = Args::parse_from(["plimsoll", "install"]).command else {
-            panic!("expected `install`");
+    fn parse(flags: &[&str]) -> Install {
+        let flags = ["plimsoll", "install"].into_iter().chain(flags.iter().copied());
+        let Command::Install(args) = Args::parse_from(flags).command else {
+            panic!("expected `install`")
         };
-        let all = manifests(&args).unwrap();
+        args
+    }
+
+    fn deployment(flags: &[&str]) -> Value {
+        let all = manifests(&parse(flags)).unwrap();
         all.into_iter().find(|object| object["kind"] == "Deployment").unwrap()
+    }
+
+    /// Returns what `plimsoll run` makes of the Deployment's arguments.
+    fn running(deployment: &Value) -> crate::args::Run {
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let flags = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+        let all = ["plimsoll"].into_iter().chain(flags);
+        let Command::Run(run) = Args::parse_from(all).command else { panic!("expected `run`") };
+        run
     }
 
     fn rules(all: &[Value]) -> Vec<&Value> {
@@ -101,45 +124,125 @@ mod tests {
 
     #[test]
     fn roles_grant_only_the_permissions_that_are_used() {
-        let flags = ["plimsoll", "install", "--cluster-secret=to-other"];
-        let Command::Install(args) = Args::parse_from(flags).command else {
-            panic!("expected `install`");
-        };
-        let all = manifests(&args).unwrap();
+        let all = manifests(&parse(&["--cluster-secret=to-other"])).unwrap();
         for rule in rules(&all) {
             let has = |list: &str, word: &str| {
                 rule[list].as_array().unwrap().iter().any(|value| value == word)
             };
-            assert!(!has("verbs", "*") && !has("resources", "*"), "{rule}");
+            assert!(!has("verbs", "*") && !has("apiGroups", "*"), "{rule}");
             assert!(!has("verbs", "deletecollection"), "{rule}");
+            if has("resources", "*") {
+                // Their resources are the names of metrics.
+                let groups = [json!(["custom.metrics.k8s.io"]), json!(["external.metrics.k8s.io"])];
+                assert!(groups.contains(&rule["apiGroups"]), "{rule}");
+                assert_eq!(rule["verbs"], json!(["get", "list"]), "{rule}");
+            }
             if has("resources", "secrets") {
                 assert_eq!(rule["resourceNames"], json!(["to-other"]), "{rule}");
             }
             if has("resources", "leases") && !has("verbs", "create") {
                 let name = cluster::LeaderElection::new("ns", "id").name;
-                assert_eq!(rule["resourceNames"], json!([name]), "{rule}");
+                let names = [json!([name]), json!(["cluster-autoscaler"])];
+                assert!(names.contains(&rule["resourceNames"]), "{rule}");
             }
         }
         let cluster_wide = all.iter().filter(|object| object["kind"] == "ClusterRole");
         for role in cluster_wide.map(ToString::to_string) {
             assert!(!role.contains("secrets") && !role.contains("leases"), "{role}");
         }
-        let Command::Install(args) = Args::parse_from(["plimsoll", "install"]).command else {
-            panic!("expected `install`");
-        };
         let text: String =
-            rules(&manifests(&args).unwrap()).iter().map(|r| r.to_string()).collect();
-        assert!(!text.contains("secrets"), "no Secret without --cluster-secret");
+            rules(&manifests(&parse(&[])).unwrap()).iter().map(|r| r.to_string()).collect();
+        assert!(!text.contains("secrets"), "no Secret without a flag that names it");
+    }
+
+    #[test]
+    fn secrets_of_sources_can_be_read_in_their_own_namespace_wherever_plimsoll_runs() {
+        let flags = ["--namespace=scalers", "--source-secret=prom", "--source-secret=redis"];
+        let all = manifests(&parse(&flags)).unwrap();
+        let find = |kind: &str| {
+            let is_it =
+                |o: &&Value| o["kind"] == kind && o["metadata"]["name"] == "plimsoll-sources";
+            all.iter().find(is_it).unwrap()
+        };
+        let (role, binding) = (find("Role"), find("RoleBinding"));
+        assert_eq!(role["metadata"]["namespace"], "plimsoll-system");
+        assert_eq!(
+            role["rules"],
+            json!([{
+                "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"],
+                "resourceNames": ["prom", "redis"],
+            }])
+        );
+        assert_eq!(binding["metadata"]["namespace"], "plimsoll-system");
+        assert_eq!(binding["subjects"][0]["namespace"], "scalers");
+    }
+
+    /// Whether some rule grants a verb on a resource.
+    fn may(all: &[Value], verb: &str, group: &str, resource: &str) -> bool {
+        let has = |rule: &Value, list: &str, word: &str| {
+            rule[list].as_array().unwrap().iter().any(|value| value == word)
+        };
+        rules(all).into_iter().any(|rule| {
+            has(rule, "verbs", verb)
+                && has(rule, "apiGroups", group)
+                && (has(rule, "resources", resource) || has(rule, "resources", "*"))
+        })
+    }
+
+    #[test]
+    fn parts_that_do_not_run_get_no_permissions() {
+        let of_nodes = [
+            ("create", "", "nodes"),
+            ("update", "", "nodes"),
+            ("delete", "", "nodes"),
+            ("create", "", "pods/eviction"),
+            ("list", "policy", "poddisruptionbudgets"),
+        ];
+        let of_policies = [
+            ("patch", "apps", "deployments/scale"),
+            ("patch", "agones.dev", "fleets/scale"),
+            ("get", "plimsoll.dev", "metricsources"),
+            ("list", "metrics.k8s.io", "pods"),
+            ("get", "custom.metrics.k8s.io", "pods/queue_length"),
+            ("list", "external.metrics.k8s.io", "jobs"),
+        ];
+        let of_games = [
+            ("create", "", "pods"),
+            ("create", "agones.dev", "gameservers"),
+            ("create", "agones.dev", "gameserversets"),
+            ("patch", "autoscaling.agones.dev", "fleetautoscalers/status"),
+        ];
+        let games = "--only=gameserver,gameserverset,fleet,fleetautoscaler";
+        for (flag, groups) in [
+            (None, [true, true, true]),
+            (Some(games), [true, false, false]),
+            (Some("--only=scalingpolicy"), [false, true, false]),
+            (Some("--only=autoscalepolicy"), [false, true, false]),
+            (Some("--only=nodes"), [false, false, true]),
+        ] {
+            let flags: Vec<&str> = flag.into_iter().collect();
+            let all = manifests(&parse(&flags)).unwrap();
+            let wanted = [&of_games[..], &of_policies, &of_nodes].into_iter().zip(groups);
+            for (granted, is_granted) in wanted {
+                for (verb, group, resource) in granted {
+                    let what = format!("{flag:?}: {verb} {resource}.{group}");
+                    assert_eq!(may(&all, verb, group, resource), is_granted, "{what}");
+                }
+            }
+            // The allocator runs in any case.
+            assert!(may(&all, "update", "agones.dev", "gameservers"));
+            let run = running(&deployment(&flags));
+            let is_chosen = |part: &Part| flag.is_none_or(|_| parse(&flags).only.contains(part));
+            let chosen: Vec<Part> = Part::ALL.into_iter().filter(is_chosen).collect();
+            assert!(run.only == chosen, "{flag:?}");
+        }
     }
 
     #[test]
     fn run_accepts_the_flags_of_the_deployment() {
-        let container = &deployment()["spec"]["template"]["spec"]["containers"][0];
-        let flags = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
-        let Command::Run(run) = Args::parse_from(["plimsoll"].into_iter().chain(flags)).command
-        else {
-            panic!("expected `run`");
-        };
+        let deployment = deployment(&[]);
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let run = running(&deployment);
         let addresses = [run.webhooks, run.aggregated_api, run.allocator.allocator, run.metrics];
         let ports = container["ports"].as_array().unwrap();
         for (address, port) in addresses.into_iter().zip(ports) {
@@ -156,5 +259,6 @@ mod tests {
             assert!(mounts.iter().any(|mount| mount["mountPath"] == *folder.to_str().unwrap()));
         }
         assert_eq!(run.sidecar_image.as_deref(), container["image"].as_str());
+        assert_eq!(run.game_servers.port_ranges.len(), 1, "the default range is explicit");
     }
 }

@@ -1,16 +1,16 @@
-//! `plimsoll run`: the controllers and servers, as a deployment in a cluster runs them.
+//! `plimsoll run`: runs the controllers and servers against an existing cluster.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use cluster::{CachedKind, Caches, LeaderElection};
+use cluster::{CachedKind, Caches, DecisionSettings, LeaderElection};
 use control::Settings;
 use kube::{Client, Config};
 use process::{Clock, Random, Supervisor};
 use serve::allocator::{Endpoint, Endpoints};
-use serve::tls::{Certificates, Files};
+use serve::tls::{CertificateFiles, CertificateWatcher};
 use serve::{admission, allocator, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -19,61 +19,63 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Part, Run};
 use crate::kubeconfig::LEASE_NAMESPACE;
 use crate::listening::{self, listen};
-use crate::{kubeconfig, measuring};
+use crate::{kubeconfig, measuring, settings};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<ExitCode> {
-    crate::give_memory_back();
+    let game_servers = settings::game_servers(&args.game_servers);
+    crate::enable_background_purging();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(start(args))?;
+    runtime.block_on(start(args, game_servers))?;
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-async fn start(args: &Run) -> anyhow::Result<()> {
+async fn start(args: &Run, game_servers: Settings) -> anyhow::Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     let (client, namespace) = client(args).await?;
     let supervisor = Supervisor::new();
     let chosen: Vec<control::Part> = args.only.iter().map(|part| controller(*part)).collect();
     let kinds = required_kinds(args, &chosen);
-    // An allocator replaces game servers, with all that is stored of them.
+    // An allocator replaces whole game servers, so the cache must keep their text.
     let caches = Caches::new(None, has_allocator(args));
     let mut tasks = caches.follow(&client, &kinds, &Random::system(), &supervisor);
-    let recorder = measuring::serve(&caches, args.metrics, &supervisor, &mut tasks).await?;
+    let settings = controller_settings(args, game_servers, namespace, &supervisor);
+    let counts = &settings.decisions.counts;
+    let recorder = measuring::serve(&caches, counts, args.metrics, &supervisor, &mut tasks).await?;
     let stop = CancellationToken::new();
     let mut servers =
         Servers { stop: stop.clone(), supervisor: supervisor.clone(), running: JoinSet::new() };
     servers.webhooks(args).await?;
     servers.allocator(args, client.clone(), &caches, recorder).await?;
-    let settings = settings(args, namespace);
     let controllers = async {
         let stopped = stop.clone().cancelled_owned();
         control::run(client, caches, settings, &chosen, stopped).await;
         stop.cancel();
     };
-    let told = async {
-        let ended = tokio::select! {
+    let shutdown = async {
+        let result = tokio::select! {
             _ = interrupted.recv() => Ok(()),
             _ = terminated.recv() => Ok(()),
-            () = stop.cancelled() => Err(anyhow!("the controllers ended by themselves")),
-            Some(ended) = servers.running.join_next() => Err(why(ended)),
+            () = stop.cancelled() => Err(anyhow!("controllers stopped unexpectedly")),
+            Some(ended) = servers.running.join_next() => Err(server_error(ended)),
             ended = supervisor.ended() => Err(ended.into()),
         };
         supervisor.stop();
         stop.cancel();
-        ended
+        result
     };
-    let ((), ended) = tokio::join!(controllers, told);
-    // Whoever was let in gets an answer.
+    let ((), result) = tokio::join!(controllers, shutdown);
+    // Lets requests in progress finish.
     while servers.running.join_next().await.is_some() {}
-    ended
+    result
 }
 
 fn has_allocator(args: &Run) -> bool {
     args.allocator.allocator.is_some() || args.aggregated_api.is_some()
 }
 
-/// Returns the kinds that the chosen parts need in the caches.
+/// Returns the kinds that the chosen controllers and servers need in the caches.
 fn required_kinds(args: &Run, chosen: &[control::Part]) -> BTreeSet<CachedKind> {
     let mut kinds = control::required_kinds(chosen);
     if has_allocator(args) {
@@ -85,34 +87,43 @@ fn required_kinds(args: &Run, chosen: &[control::Part]) -> BTreeSet<CachedKind> 
     kinds
 }
 
-/// Says why a server ended that nobody told to.
-fn why(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
+/// Returns why a server stopped before the shutdown.
+fn server_error(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
     match ended {
-        Ok(Ok(())) => anyhow!("a server ended by itself"),
+        Ok(Ok(())) => anyhow!("a listener stopped unexpectedly"),
         Ok(Err(err)) => err,
         Err(err) => err.into(),
     }
 }
 
-/// Connects to the API. Returns the namespace of the Lease, too: that of the pod; outside a cluster always the same one, whatever namespace a
-/// kubeconfig prefers, so that there is one active controller.
+/// Connects to the API. Also returns the namespace of the Lease: that of the pod, or outside a cluster a fixed one, whatever the namespace of
+/// the kubeconfig, so that only one controller is active.
 async fn client(args: &Run) -> anyhow::Result<(Client, String)> {
     if !args.in_cluster {
         let (client, _) = kubeconfig::client(args.kubeconfig.as_deref()).await?;
         return Ok((client, LEASE_NAMESPACE.to_owned()));
     }
-    let config = Config::incluster().context("--in-cluster: this is no pod of a cluster")?;
+    let config =
+        Config::incluster().context("--in-cluster: not running in a pod; use --kubeconfig FILE")?;
     let namespace = config.default_namespace.clone();
     Ok((Client::try_from(config)?, namespace))
 }
 
-/// One of several controllers is the active one.
-fn settings(args: &Run, namespace: String) -> Settings {
+/// Returns the settings of the controllers, with leader election.
+fn controller_settings(
+    args: &Run,
+    game_servers: Settings,
+    namespace: String,
+    supervisor: &Supervisor,
+) -> Settings {
     let gates = args.gates.feature_gates.clone();
     let identity =
         args.pod_name.clone().unwrap_or_else(|| LeaderElection::unique_identity(&Random::system()));
-    let lease = LeaderElection::new(args.pod_namespace.clone().unwrap_or(namespace), identity);
-    let mut settings = Settings { gates, lease: Some(lease), ..Settings::default() };
+    let namespace = args.pod_namespace.clone().unwrap_or(namespace);
+    let lease = Some(LeaderElection::new(namespace.clone(), identity));
+    let decisions = DecisionSettings { namespace, ..DecisionSettings::default() };
+    let supervisor = supervisor.clone();
+    let mut settings = Settings { gates, lease, decisions, supervisor, ..game_servers };
     if let Some(image) = &args.sidecar_image {
         settings.sidecar.image.clone_from(image);
     }
@@ -125,10 +136,13 @@ fn controller(part: Part) -> control::Part {
         Part::GameServerSet => control::Part::GameServerSet,
         Part::Fleet => control::Part::Fleet,
         Part::FleetAutoscaler => control::Part::FleetAutoscaler,
+        Part::ScalingPolicy => control::Part::ScalingPolicy,
+        Part::AutoScalePolicy => control::Part::AutoScalePolicy,
+        Part::Nodes => control::Part::Nodes,
     }
 }
 
-/// What others call, until they are told to stop.
+/// The listeners of this process.
 struct Servers {
     stop: CancellationToken,
     supervisor: Supervisor,
@@ -136,11 +150,11 @@ struct Servers {
 }
 
 impl Servers {
-    /// Answers the API server's questions about our kinds.
+    /// Serves the admission webhooks.
     async fn webhooks(&mut self, args: &Run) -> anyhow::Result<()> {
         let Some(address) = args.webhooks else { return Ok(()) };
-        let files = shown_to_api_server(args)?;
-        let certificates = Certificates::of_files(files, &self.supervisor).await?;
+        let files = certificate_files(args)?;
+        let certificates = CertificateWatcher::from_files(files, &self.supervisor).await?;
         let listener = listen(address, "--webhooks").await?;
         let stop = self.stop.clone().cancelled_owned();
         let ready = serve::health::router(self.supervisor.clone());
@@ -159,7 +173,7 @@ impl Servers {
         args: &Run,
         client: Client,
         caches: &Arc<Caches>,
-        recorder: Option<allocator::Recorder>,
+        recorder: Option<allocator::AllocationRecorder>,
     ) -> anyhow::Result<()> {
         let endpoints = Endpoints {
             matchmakers: listening::allocator(&args.allocator).await?,
@@ -175,19 +189,21 @@ impl Servers {
         };
         let (caches, stop) = (Arc::clone(caches), self.stop.clone().cancelled_owned());
         let serving = allocator::serve(client, caches, settings, endpoints, stop);
-        self.running.spawn(async move { serving.await.context("the allocator ended") });
+        self.running.spawn(async move { serving.await.context("the allocator stopped") });
         Ok(())
     }
 }
 
 async fn aggregated(args: &Run) -> anyhow::Result<Option<Endpoint>> {
     let Some(address) = args.aggregated_api else { return Ok(None) };
-    let tls = Some(shown_to_api_server(args)?);
+    let tls = Some(certificate_files(args)?);
     let listener = listen(address, "--aggregated-api").await?;
     Ok(Some(Endpoint { listener, tls, allow_anonymous: false }))
 }
 
-fn shown_to_api_server(args: &Run) -> anyhow::Result<Files> {
-    let folder = args.certificates.as_deref();
-    folder.map(Files::in_folder).context("--webhooks and --aggregated-api need --certificates DIR")
+fn certificate_files(args: &Run) -> anyhow::Result<CertificateFiles> {
+    let directory = args.certificates.as_deref();
+    directory
+        .map(CertificateFiles::in_directory)
+        .context("--webhooks and --aggregated-api need --certificates DIR")
 }

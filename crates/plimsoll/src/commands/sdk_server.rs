@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use control::FeatureGates;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use process::Clock;
-use serve::sdk::{Listeners, Local, Settings, run as run_sidecar, run_local};
+use process::{Clock, Random};
+use serve::sdk::{Listeners, LocalSettings, Settings, run as run_sidecar, run_local};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -43,11 +43,12 @@ async fn start(args: &SdkServer) -> anyhow::Result<()> {
 async fn local(args: &SdkServer, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
     let listeners = listen(args, false).await?;
     print_addresses(&listeners, "local SDK server")?;
-    let local = Local {
+    let local = LocalSettings {
         file: args.file.clone().filter(|file| !file.as_os_str().is_empty()),
         test: tests(args),
         timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
         clock: Clock::system(),
+        random: Random::system(),
     };
     let is_test = local.test.is_some();
     run_local(local, listeners, stop).await?;

@@ -1,6 +1,5 @@
 //! `plimsoll up`: runs the embedded engine with all controllers on this machine.
 
-mod apply;
 mod embedded;
 mod fleets;
 
@@ -10,25 +9,28 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use engine::{Engine, Settings};
+use kube::Client;
 use process::Supervisor;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Up;
-use crate::kubeconfig;
+use crate::manifest::{self, Applier};
+use crate::{kubeconfig, settings};
 use embedded::Parts;
 
 pub(crate) fn run(args: &Up) -> anyhow::Result<ExitCode> {
-    // Must run before any thread is started. If it fails, pods share the host network, and a line says so.
+    let game_servers = settings::game_servers(&args.game_servers);
+    // Must run before any thread is started. If it fails, pods share the host network, which is reported below.
     let _ = kubelet::allow_for_ordinary_users();
-    crate::give_memory_back();
+    crate::enable_background_purging();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(up(args))?;
+    runtime.block_on(up(args, game_servers))?;
     // Only client connections are still open.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-async fn up(args: &Up) -> anyhow::Result<()> {
+async fn up(args: &Up, game_servers: control::Settings) -> anyhow::Result<()> {
     // Registered first, so that an early signal is not missed.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -62,29 +64,30 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     writeln!(out, "export KUBECONFIG={}", kubeconfig.display())?;
     out.flush()?;
     let parts = match lease {
-        Some(lease) => Some(Parts::start(&engine, &supervisor, lease, args).await?),
+        Some(lease) => Some(Parts::start(&engine, &supervisor, lease, game_servers, args).await?),
         None => None,
     };
     if let Some(url) = parts.as_ref().and_then(Parts::allocator) {
         writeln!(out, "allocator (gRPC and REST) at {url}")?;
     }
-    if let Some(lack) = parts.as_ref().and_then(Parts::lacks) {
-        writeln!(out, "{lack}")?;
+    if let Some(limitation) = parts.as_ref().and_then(Parts::limitation) {
+        writeln!(out, "{limitation}")?;
     }
     let client = engine.client();
-    apply::files(&client, &args.files, |name| writeln!(std::io::stdout(), "{name} applied"))
-        .await?;
+    apply(&client, args).await?;
     out.flush()?;
     let follow = async {
-        if parts.is_some() {
-            fleets::follow(&client).await?;
+        if parts.is_some()
+            && let Err(err) = fleets::follow(&client).await
+        {
+            tracing::warn!(error = %cluster::explain(&*err), "could not list the game servers; they run on");
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let ended: anyhow::Result<()> = tokio::select! {
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
-        failed = follow => failed,
+        () = follow => Ok(()),
         ended = supervisor.ended() => Err(ended.into()),
     };
     supervisor.stop();
@@ -98,4 +101,21 @@ async fn up(args: &Up) -> anyhow::Result<()> {
     drop(listening);
     engine.stop();
     ended
+}
+
+/// Applies the objects while the files are being read.
+async fn apply(client: &Client, args: &Up) -> anyhow::Result<()> {
+    if args.files.is_empty() {
+        return Ok(());
+    }
+    let mut applier = Applier::new(client.clone(), "default").await?;
+    let mut objects = manifest::objects(args.files.clone(), false);
+    while let Some(object) = objects.recv().await {
+        let object = object?;
+        let name = manifest::object_name(&object);
+        let result = applier.apply(object).await.map_err(manifest::plain);
+        result.with_context(|| format!("could not apply {name}"))?;
+        writeln!(std::io::stdout(), "{name} applied")?;
+    }
+    Ok(())
 }

@@ -6,16 +6,16 @@ use serde::de::DeserializeSeed as _;
 
 use super::object::{Document, Reading};
 use super::source::Source;
-use super::{Entry, Place};
+use super::{Entry, Position};
 
-/// Passes on every object of a file.
-pub(super) fn read(source: Source, take: &mut dyn FnMut(Entry) -> ControlFlow<()>) {
+/// Emits every object of a file.
+pub(super) fn read(source: Source, handle: &mut dyn FnMut(Entry) -> ControlFlow<()>) {
     let mut json = serde_json::Deserializer::from_reader(source);
     let mut document = 1;
     while document == 1 || json.end().is_err() {
-        let mut reading = Reading::new(Place::Document(document), take);
-        if let Err(err) = Document::of(&mut reading).deserialize(&mut json) {
-            // Nothing after it can be told apart.
+        let mut reading = Reading::new(Position::Document(document), handle);
+        if let Err(err) = Document::new(&mut reading).deserialize(&mut json) {
+            // The start of the next document is unknown.
             let _ = reading.fail("JSON", &err.to_string());
             return;
         }

@@ -1,7 +1,7 @@
-//! Turns a document into objects while it is parsed, whichever parser that is.
+//! Builds objects while a document is parsed, with any serde parser.
 //!
-//! The items of a List are passed on one by one, so that only one of them is in memory. A key that stands twice in an
-//! object is an error, and so is an object that is nested too deeply.
+//! The items of a List are emitted one by one, so that only one of them is in memory. Duplicate keys are errors, and so are
+//! objects that are nested too deeply.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -10,23 +10,23 @@ use api::Problem;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{Content, Entry, Place};
+use super::{Content, Entry, Position};
 
-/// How deeply a document may be nested. The API takes no deeper objects either.
+/// The maximum nesting of a document; the API has the same limit.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// What is known while a document is read.
+/// The state of reading a document.
 pub(super) struct Reading<'t> {
-    place: Place,
-    /// The way from the document to where the parser is.
+    position: Position,
+    /// The path from the document to the parser's position.
     path: Vec<Step>,
-    /// How much of the path leads to the object that is being read.
+    /// The length of the path to the object that is being read.
     object_at: usize,
-    take: &'t mut dyn FnMut(Entry) -> ControlFlow<()>,
-    /// Whether nobody wants more entries.
+    handle: &'t mut dyn FnMut(Entry) -> ControlFlow<()>,
+    /// Whether the caller needs no more entries.
     is_stopped: bool,
-    /// Whether the document could be parsed further, but has what no object may have.
-    is_refused: bool,
+    /// Whether the syntax is valid, but the object is not allowed.
+    is_invalid: bool,
 }
 
 enum Step {
@@ -35,53 +35,63 @@ enum Step {
 }
 
 impl<'t> Reading<'t> {
-    pub(super) fn new(place: Place, take: &'t mut dyn FnMut(Entry) -> ControlFlow<()>) -> Self {
-        Self { place, path: Vec::new(), object_at: 0, take, is_stopped: false, is_refused: false }
+    pub(super) fn new(
+        position: Position,
+        handle: &'t mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Self {
+        Self {
+            position,
+            path: Vec::new(),
+            object_at: 0,
+            handle,
+            is_stopped: false,
+            is_invalid: false,
+        }
     }
 
-    /// Reports that the document cannot be read any further as what it is written in.
+    /// Reports that the rest of the document cannot be parsed.
     pub(super) fn fail(&mut self, form: &str, message: &str) -> ControlFlow<()> {
         if self.is_stopped {
             return ControlFlow::Break(());
         }
-        let not = if self.is_refused { String::new() } else { format!("not {form}: ") };
+        let not = if self.is_invalid { String::new() } else { format!("not {form}: ") };
         let message = format!("{not}{message}");
-        let problem = Problem::new(written(&self.path[self.object_at..]), message);
-        self.pass_on(Err(problem))
+        let problem = Problem::new(format_path(&self.path[self.object_at..]), message);
+        self.emit(Err(problem))
     }
 
     /// Reports a key that the parser found twice.
-    pub(super) fn refuse_key(&mut self, key: &str, line: u64) -> ControlFlow<()> {
+    pub(super) fn report_duplicate_key(&mut self, key: &str, line: u64) -> ControlFlow<()> {
         self.path.push(Step::Field(key.to_owned()));
-        self.is_refused = true;
+        self.is_invalid = true;
         self.fail("", &format!("duplicate key at line {line}"))
     }
 
-    fn pass_on(&mut self, content: Result<Content, Problem>) -> ControlFlow<()> {
-        let item = written(&self.path[..self.object_at]);
-        let flow = (self.take)(Entry { place: self.place, item, content });
+    fn emit(&mut self, content: Result<Content, Problem>) -> ControlFlow<()> {
+        let item = format_path(&self.path[..self.object_at]);
+        let flow = (self.handle)(Entry { position: self.position, item, content });
         self.is_stopped |= flow.is_break();
         flow
     }
 
-    /// Steps into a field or item; it is left again only where reading it succeeds.
+    /// Adds a field or item to the path. After an error it stays there, for the message.
     fn enter<E: Error>(&mut self, step: Step) -> Result<(), E> {
         self.path.push(step);
         if self.path.len() > MAX_DEPTH {
-            self.is_refused = true;
+            self.is_invalid = true;
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         Ok(())
     }
 
-    /// Refuses the field that was entered last, because there is another of its name.
+    /// Returns the error for the last field, which is a duplicate.
     fn duplicate<E: Error>(&mut self) -> E {
-        self.is_refused = true;
+        self.is_invalid = true;
         E::custom("duplicate key")
     }
 
-    /// Tells whether the parser is at what the API server notes for itself about an object's fields.
-    fn is_bookkeeping(&self) -> bool {
+    /// Whether the parser is at `metadata.managedFields`, which is skipped.
+    fn is_managed_fields(&self) -> bool {
         let [Step::Field(metadata), Step::Field(field)] = &self.path[self.object_at..] else {
             return false;
         };
@@ -89,7 +99,7 @@ impl<'t> Reading<'t> {
     }
 }
 
-fn written(path: &[Step]) -> String {
+fn format_path(path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
         match step {
@@ -101,16 +111,16 @@ fn written(path: &[Step]) -> String {
     out
 }
 
-/// What a document or an item of a List holds: an object, or a List of them. Yields whether there is anything.
+/// A document or an item of a List: an object, or a List of objects. Returns whether it has content.
 pub(super) struct Document<'r, 't> {
     reading: &'r mut Reading<'t>,
-    /// The `apiVersion` and `kind` of items that do not say, as in the API's own answers.
-    usual: (Option<Value>, Option<Value>),
+    /// The `apiVersion` and `kind` of items that have none, as in responses of the API.
+    default_types: (Option<Value>, Option<Value>),
 }
 
 impl<'r, 't> Document<'r, 't> {
-    pub(super) fn of(reading: &'r mut Reading<'t>) -> Self {
-        Self { reading, usual: (None, None) }
+    pub(super) fn new(reading: &'r mut Reading<'t>) -> Self {
+        Self { reading, default_types: (None, None) }
     }
 
     fn finish<E: Error>(self, mut value: Value) -> Result<bool, E> {
@@ -118,19 +128,21 @@ impl<'r, 't> Document<'r, 't> {
             return Ok(false);
         }
         if let Value::Object(fields) = &mut value {
-            for (name, usual) in [("apiVersion", self.usual.0), ("kind", self.usual.1)] {
-                if let Some(usual) = usual.filter(|_| !fields.contains_key(name)) {
-                    fields.insert(name.to_owned(), usual);
+            for (name, default_types) in
+                [("apiVersion", self.default_types.0), ("kind", self.default_types.1)]
+            {
+                if let Some(default_types) = default_types.filter(|_| !fields.contains_key(name)) {
+                    fields.insert(name.to_owned(), default_types);
                 }
             }
         }
-        match self.reading.pass_on(Ok(Content::Object(value))) {
+        match self.reading.emit(Ok(Content::Object(value))) {
             ControlFlow::Continue(()) => Ok(true),
             ControlFlow::Break(()) => Err(E::custom("stopped")),
         }
     }
 
-    /// Checks what a List says of itself.
+    /// Checks the kind and version of a List.
     fn finish_list<E: Error>(self, head: &Map<String, Value>) -> Result<bool, E> {
         let is_list = |kind: &Value| kind.as_str().is_some_and(|kind| kind.ends_with("List"));
         let (field, message) = if !head.get("kind").is_some_and(is_list) {
@@ -140,7 +152,7 @@ impl<'r, 't> Document<'r, 't> {
         } else {
             return Ok(true);
         };
-        match self.reading.pass_on(Err(Problem::new(field, message))) {
+        match self.reading.emit(Err(Problem::new(field, message))) {
             ControlFlow::Continue(()) => Ok(true),
             ControlFlow::Break(()) => Err(E::custom("stopped")),
         }
@@ -167,14 +179,14 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         let mut fields = Map::new();
         let mut has_items = false;
         while let Some(name) = from.next_key::<String>()? {
-            let is_second = fields.contains_key(&name) || (has_items && name == "items");
+            let is_duplicate = fields.contains_key(&name) || (has_items && name == "items");
             self.reading.enter(Step::Field(name.clone()))?;
-            if is_second {
+            if is_duplicate {
                 return Err(self.reading.duplicate());
             }
             if name == "items" {
-                let usual = usual(&fields);
-                let items = Items { reading: &mut *self.reading, usual };
+                let default_types = default_types(&fields);
+                let items = Items { reading: &mut *self.reading, default_types };
                 has_items = from.next_value_seed(items)?;
             } else {
                 let value = from.next_value_seed(Node { reading: &mut *self.reading })?;
@@ -215,8 +227,8 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 }
 
-/// Returns what the items of the list of a kind are, unless they say so themselves.
-fn usual(list: &Map<String, Value>) -> (Option<Value>, Option<Value>) {
+/// Returns the `apiVersion` and `kind` of items of a typed list.
+fn default_types(list: &Map<String, Value>) -> (Option<Value>, Option<Value>) {
     let kind = list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
     match kind.filter(|kind| !kind.is_empty()) {
         Some(kind) => (list.get("apiVersion").cloned(), Some(kind.into())),
@@ -224,10 +236,10 @@ fn usual(list: &Map<String, Value>) -> (Option<Value>, Option<Value>) {
     }
 }
 
-/// The items of a List. Yields whether they are a list, or null, which stands for an empty one.
+/// The items of a List; null is an empty list. Returns true if they are one.
 struct Items<'r, 't> {
     reading: &'r mut Reading<'t>,
-    usual: (Option<Value>, Option<Value>),
+    default_types: (Option<Value>, Option<Value>),
 }
 
 impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
@@ -250,7 +262,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
         for index in 0.. {
             self.reading.enter(Step::Item(index))?;
             let reading = &mut *self.reading;
-            let item = Document { reading, usual: self.usual.clone() };
+            let item = Document { reading, default_types: self.default_types.clone() };
             if from.next_element_seed(item)?.is_none() {
                 break;
             }
@@ -275,7 +287,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        if self.reading.is_bookkeeping() {
+        if self.reading.is_managed_fields() {
             return from.deserialize_ignored_any(IgnoredAny).map(|_| Value::Null);
         }
         from.deserialize_any(self)
@@ -292,15 +304,15 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(name) = from.next_key::<String>()? {
-            let is_second = fields.contains_key(&name);
+            let is_duplicate = fields.contains_key(&name);
             self.reading.enter(Step::Field(name.clone()))?;
-            if is_second {
+            if is_duplicate {
                 return Err(self.reading.duplicate());
             }
-            let is_bookkeeping = self.reading.is_bookkeeping();
+            let is_managed_fields = self.reading.is_managed_fields();
             let value = from.next_value_seed(Node { reading: &mut *self.reading })?;
             self.reading.path.pop();
-            if !is_bookkeeping {
+            if !is_managed_fields {
                 fields.insert(name, value);
             }
         }

@@ -1,4 +1,4 @@
-//! Nomad's policy files: which files are some, and what do they hold?
+//! Nomad policy files: detects and reads them.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -10,16 +10,16 @@ use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::source::{self, Source};
-use super::{Content, Entry, Place};
+use super::{Content, Entry, Position};
 
-/// The size of the largest policy file. They are written by hand.
+/// The maximum size of a policy file.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// Tells whether a file is one of Nomad's policy files, and how it is written.
-pub(super) fn form(path: &Path, extension: &str) -> io::Result<Option<nomad::Form>> {
+/// Returns the syntax of a Nomad policy file; `None` for other files.
+pub(super) fn detect(path: &Path, extension: &str) -> io::Result<Option<nomad::Form>> {
     match extension {
         "hcl" => Ok(Some(nomad::Form::Hcl)),
-        // What cannot be read twice is taken for objects.
+        // A pipe cannot be read twice, so it is taken for Kubernetes objects.
         "json" if path.is_file() => {
             let mut json = serde_json::Deserializer::from_reader(source::open(path)?);
             let is_policy = json.deserialize_map(TopLevel).unwrap_or(false);
@@ -29,7 +29,7 @@ pub(super) fn form(path: &Path, extension: &str) -> io::Result<Option<nomad::For
     }
 }
 
-/// Looks for `scaling` at the top of a JSON file. Kubernetes' objects say soon what they are, so that little is read.
+/// Searches the top level of a JSON file for `scaling`. It stops at the first field of a Kubernetes object.
 struct TopLevel;
 
 impl<'de> Visitor<'de> for TopLevel {
@@ -52,28 +52,32 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Passes on every policy of a file, or everything that is wrong with it.
+/// Emits every policy of a file, or all of its problems.
 pub(super) fn read(
     source: Source,
     form: nomad::Form,
-    take: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    handle: &mut dyn FnMut(Entry) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut text = String::new();
     source.take(MAX_SIZE + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_SIZE {
-        return Err(io::Error::other(format!("a policy file has at most {} MiB", MAX_SIZE >> 20)));
+        return Err(io::Error::other(format!(
+            "a policy file may have at most {} MiB",
+            MAX_SIZE >> 20
+        )));
     }
-    let entries: Vec<(Place, Result<Content, Problem>)> = match nomad::read(&text, form) {
+    let entries: Vec<(Position, Result<Content, Problem>)> = match nomad::read(&text, form) {
         Ok(policies) => {
             let policies = policies.into_iter().zip(1..);
-            policies.map(|(p, index)| (Place::Document(index), Ok(Content::Policy(p)))).collect()
+            policies.map(|(p, index)| (Position::Document(index), Ok(Content::Policy(p)))).collect()
         }
-        Err(faults) => {
-            faults.into_iter().map(|fault| (Place::Line(fault.line), Err(fault.problem))).collect()
-        }
+        Err(faults) => faults
+            .into_iter()
+            .map(|fault| (Position::Line(fault.line), Err(fault.problem)))
+            .collect(),
     };
-    for (place, content) in entries {
-        if take(Entry { place, item: String::new(), content }).is_break() {
+    for (position, content) in entries {
+        if handle(Entry { position, item: String::new(), content }).is_break() {
             break;
         }
     }

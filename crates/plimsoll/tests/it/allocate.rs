@@ -16,7 +16,7 @@ use tower::{BoxError, service_fn};
 use crate::plimsoll;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_are_printed_with_what_one_connects_to() {
+async fn servers_are_printed_with_their_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     for (name, mode) in [("party-a", "ranked"), ("party-b", "ranked"), ("party-long-c", "casual")] {
@@ -39,15 +39,15 @@ async fn servers_are_printed_with_what_one_connects_to() {
         answers["allocations"].as_array().unwrap().iter().map(|a| &a["gameServerName"]).collect();
     assert_eq!(names, ["party-a", "party-b"]);
     assert_eq!(done.status.code(), Some(1), "there were only two");
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(
-        said.contains("fleet party: allocated 2 of 3; no other matching game server is Ready"),
-        "{said}"
+        stderr.contains("fleet party: allocated 2 of 3; no other matching game server is Ready"),
+        "{stderr}"
     );
 
     let done = run(&kubeconfig, &["party", "--selector", "mode"]).await;
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(said.contains("expected KEY=VALUE"), "{said}");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(stderr.contains("expected KEY=VALUE"), "{stderr}");
 }
 
 async fn run(kubeconfig: &Path, args: &[&str]) -> Output {
@@ -84,7 +84,7 @@ async fn delegate(engine: &Engine) {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let request = http::Request::from_parts(parts, body);
-            let answer = allocator::kubernetes::answer(&allocator, request).await;
+            let answer = allocator::kubernetes::handle(&allocator, request).await;
             Ok::<_, BoxError>(answer.map(|body| Full::new(body).boxed_unsync()))
         }
     });

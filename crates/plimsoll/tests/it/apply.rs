@@ -1,4 +1,4 @@
-//! How `up` applies the files that it is given.
+//! `up` applies the files on its command line.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -24,8 +24,8 @@ impl Up {
         Self(child.unwrap())
     }
 
-    /// Passes on what is said on standard output, line by line.
-    fn said(&mut self) -> Receiver<String> {
+    /// Returns the lines of standard output as they are printed.
+    fn stdout_lines(&mut self) -> Receiver<String> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines().map_while(Result::ok);
         let (sender, receiver) = channel();
         std::thread::spawn(move || lines.into_iter().try_for_each(|line| sender.send(line)));
@@ -33,10 +33,10 @@ impl Up {
     }
 }
 
-/// Waits until a line is said.
-fn is_said(said: &Receiver<String>, wanted: &str) -> bool {
+/// Waits until a line is printed.
+fn is_printed(lines: &Receiver<String>, wanted: &str) -> bool {
     let until = Instant::now() + Duration::from_secs(120);
-    let next = || said.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+    let next = || lines.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
     std::iter::from_fn(next).any(|line| line == wanted)
 }
 
@@ -57,7 +57,7 @@ fn objects_are_applied_while_their_file_is_still_being_read() {
     let path = folder.path().join("objects.yaml");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let mut up = Up::start(folder.path(), &path);
-    let said = up.said();
+    let lines = up.stdout_lines();
     let mut file = File::options().write(true).open(&path).unwrap();
     file.write_all(b"apiVersion: v1\nitems:\n").unwrap();
     for number in 0..300 {
@@ -65,11 +65,11 @@ fn objects_are_applied_while_their_file_is_still_being_read() {
         let object = config_map(&format!("a{number}, annotations: {{text: {text}}}"));
         writeln!(file, "- {object}").unwrap();
     }
-    assert!(is_said(&said, "configmap/a0 applied"), "nothing is applied before the end");
+    assert!(is_printed(&lines, "configmap/a0 applied"), "nothing is applied before the end");
     file.write_all(b"kind: List\n---\n").unwrap();
     writeln!(file, "{}", config_map("last")).unwrap();
     drop(file);
-    assert!(is_said(&said, "configmap/last applied"), "the end is not applied");
+    assert!(is_printed(&lines, "configmap/last applied"), "the end is not applied");
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn a_refusal_says_once_what_is_wrong_and_where() {
         fs::write(&file, text).unwrap();
         let mut up = Up::start(folder.path(), &file);
         let lines = BufReader::new(up.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let said: Vec<String> = lines.filter(|line| line.starts_with("plimsoll: ")).collect();
+        let errors: Vec<String> = lines.filter(|line| line.starts_with("plimsoll: ")).collect();
         assert!(!up.0.wait().unwrap().success());
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].starts_with(&wanted), "{said:?}");
-        let cause = said[0].rsplit(": ").next().unwrap();
-        assert_eq!(said[0].matches(cause).count(), 1, "{said:?}");
-        assert!(!said[0].contains(" { "), "{said:?}");
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].starts_with(&wanted), "{errors:?}");
+        let cause = errors[0].rsplit(": ").next().unwrap();
+        assert_eq!(errors[0].matches(cause).count(), 1, "{errors:?}");
+        assert!(!errors[0].contains(" { "), "{errors:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll completions`: shells take what is printed.
+//! `plimsoll completions`: shells accept the output.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! How `evaluate` treats input that it cannot use, and input that is strange but fine.
+//! `evaluate` with invalid input, and with unusual but valid input.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,13 +13,13 @@ fn evaluate(path: &Path) -> Output {
     plimsoll().args(["evaluate", "-o", "json", "-f"]).arg(path).output().unwrap()
 }
 
-/// Evaluates a file, and returns what is said about it, or the subjects of its decisions.
+/// Evaluates a file, and returns the names of the subjects of its decisions, or its error output.
 fn judge(name: &str, text: impl AsRef<[u8]>) -> Result<Vec<Value>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, text).unwrap();
     let done = evaluate(&path);
-    let said = String::from_utf8(done.stderr).unwrap();
+    let stderr = String::from_utf8(done.stderr).unwrap();
     match done.status.code() {
         Some(0) => {
             let printed: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -28,10 +28,10 @@ fn judge(name: &str, text: impl AsRef<[u8]>) -> Result<Vec<Value>, String> {
         }
         Some(2) => {
             let file = format!("{}: ", path.display());
-            assert!(said.lines().all(|line| line.starts_with(&file)), "{said}");
-            Err(said.replace(&file, ""))
+            assert!(stderr.lines().all(|line| line.starts_with(&file)), "{stderr}");
+            Err(stderr.replace(&file, ""))
         }
-        other => panic!("{name} ends with {other:?}: {said}"),
+        other => panic!("{name} ends with {other:?}: {stderr}"),
     }
 }
 
@@ -39,8 +39,8 @@ fn judge(name: &str, text: impl AsRef<[u8]>) -> Result<Vec<Value>, String> {
 fn is_refused(name: &str, text: impl AsRef<[u8]>, wanted: &str) {
     let text = text.as_ref();
     let shown = String::from_utf8_lossy(&text[..text.len().min(2000)]).into_owned();
-    let said = judge(name, text).expect_err(&shown);
-    assert!(said.contains(wanted), "{shown}\nis refused without `{wanted}`:\n{said}");
+    let stderr = judge(name, text).expect_err(&shown);
+    assert!(stderr.contains(wanted), "{shown}\nis refused without `{wanted}`:\n{stderr}");
 }
 
 #[test]
@@ -74,14 +74,15 @@ fn a_key_that_stands_twice_is_refused() {
     is_refused("a.json", r#"{"kind": "List", "items": [], "items": []}"#, "items: duplicate key");
 }
 
+/// Returns an object named `a`, with more fields or others.
+fn object(api_version: &str, kind: &str, rest: &Value) -> String {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
+    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    object.to_string()
+}
+
 #[test]
-fn what_the_api_would_refuse_is_refused() {
-    let object = |api_version: &str, kind: &str, rest: Value| {
-        let mut object =
-            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
-        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        object.to_string()
-    };
+fn input_that_the_api_rejects_is_rejected() {
     let containers = json!([{"name": "c", "image": "i"}]);
     for (api_version, kind, rest, wanted) in [
         (
@@ -131,13 +132,39 @@ fn what_the_api_would_refuse_is_refused() {
             "spec.portz: unknown field",
         ),
     ] {
-        is_refused("a.json", object(api_version, kind, rest), wanted);
+        is_refused("a.json", object(api_version, kind, &rest), wanted);
     }
     is_refused(
         "a.yaml",
         "kind: Fleet\nmetadata: {name: a}\n",
         "apiVersion: required: the version, such as `agones.dev/v1`",
     );
+}
+
+#[test]
+fn bounds_of_numbers_and_required_fields_are_checked_in_stored_objects_too() {
+    for (api_version, kind, rest, wanted) in [
+        (
+            "plimsoll.dev/v1alpha1",
+            "NodeAutoscaler",
+            json!({"spec": {"seed": u64::MAX}}),
+            "spec.seed: Invalid value: \"number\"",
+        ),
+        (
+            "plimsoll.dev/v1alpha1",
+            "NodeAutoscaler",
+            json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"seed": u64::MAX}}),
+            "spec.seed: Invalid value: \"number\"",
+        ),
+        (
+            "v1",
+            "Pod",
+            json!({"metadata": {"name": "a", "uid": "u"}, "spec": {}}),
+            "spec.containers: Required value",
+        ),
+    ] {
+        is_refused("a.json", object(api_version, kind, &rest), wanted);
+    }
 }
 
 #[test]
@@ -195,7 +222,7 @@ fn byte_order_marks_line_ends_and_nested_lists_are_read() {
 }
 
 #[test]
-fn what_kubectl_prints_is_read() {
+fn kubectl_output_is_accepted() {
     let managed = json!([{"manager": "kubectl", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
         "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}}]);
     let meta = |name: &str| {

@@ -1,4 +1,4 @@
-//! Decisions about fleets: the recorded answers of the real Agones, and manners with input that makes no sense.
+//! Decisions about fleets: the recorded results of the real Agones, and invalid input.
 
 use std::fs;
 use std::process::Output;
@@ -30,7 +30,7 @@ fn objects_are_admitted_and_refused_as_agones_does() {
 
 /// What typed Go clients send: zero values where nothing was set.
 #[test]
-fn what_go_clients_send_is_admitted_and_refused_as_agones_does() {
+fn requests_of_go_clients_are_admitted_and_rejected_as_by_agones() {
     check("agones-go-client.jsonl", &[]);
 }
 
@@ -114,8 +114,8 @@ fn a_review_that_is_none_is_refused() {
         json!({"kind": "FleetAutoscaleReview", "response": {"scale": true, "replicas": "7"}});
     let done = evaluate(&[review], &[]);
     assert_eq!(done.status.code(), Some(2));
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("items[0].response.replicas: "), "{said}");
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert!(stderr.contains("items[0].response.replicas: "), "{stderr}");
 }
 
 #[test]
@@ -134,8 +134,11 @@ fn an_autoscaler_that_cannot_be_read_is_refused_with_its_field() {
     ] {
         let done = evaluate(&[fleet(3, 1), object], &[]);
         assert_eq!(done.status.code(), Some(2));
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert!(said.contains(&format!("objects.json: document 1: items[1].{field}: ")), "{said}");
+        let stderr = String::from_utf8(done.stderr).unwrap();
+        assert!(
+            stderr.contains(&format!("objects.json: document 1: items[1].{field}: ")),
+            "{stderr}"
+        );
         assert!(done.stdout.is_empty());
     }
 }
@@ -146,9 +149,9 @@ fn an_autoscaler_without_any_fleet_is_only_validated() {
     let done = evaluate(&[autoscaler("a", buffer)], &["-o", "json"]);
     assert_eq!(done.status.code(), Some(0));
     assert_eq!(serde_json::from_slice::<Value>(&done.stdout).unwrap(), json!({"decisions": []}));
-    let said = String::from_utf8(done.stderr).unwrap();
+    let stderr = String::from_utf8(done.stderr).unwrap();
     assert_eq!(
-        said,
+        stderr,
         "FleetAutoscaler default/a: only validated, since Fleet default/f is not in the files\n"
     );
 }
@@ -166,7 +169,7 @@ fn of_two_autoscalers_only_the_older_moves_the_fleet() {
 }
 
 #[test]
-fn an_allocation_keeps_what_it_does_not_know_of_the_game_server() {
+fn an_allocation_keeps_unknown_fields_of_the_game_server() {
     let server = json!({
         "apiVersion": "agones.dev/v1", "kind": "GameServer",
         "metadata": {"name": "s", "uid": "1", "annotations": {"x": "1"}},
@@ -197,8 +200,8 @@ fn agones_documents_of_both_dialects_are_taken_as_written() {
     for file in ["fleetautoscaler-specification", "counts-and-lists-design"] {
         let path = format!("crates/api/tests/it/documents/{file}.yaml");
         let done = plimsoll().args(["evaluate", "-f", &path]).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(0), "{said}");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{stderr}");
     }
 }
 
@@ -224,9 +227,9 @@ fn nonsense_is_decided_or_refused_but_never_panics() {
             spoil(&mut objects[index], &mut next);
         }
         let done = evaluate(&objects, &["-o", "json"]);
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(matches!(done.status.code(), Some(0 | 2)), "{said}: {}", json!(objects));
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(matches!(done.status.code(), Some(0 | 2)), "{stderr}: {}", json!(objects));
+        assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every command line in the documentation runs, and prints what the page says it prints.
+//! Every command line in the documentation runs, and its output is the one on the page.
 //!
 //! A block fenced as `console` is a session: lines that start with `$ ` are typed in the project's root, the lines
 //! below each are what it prints, to the letter. `PLIMSOLL_BLESS=1` writes the present output into the pages.
@@ -37,7 +37,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Gives the page with every session's output as it is now.
+/// Returns the page with every session's output as it is now.
 fn replay(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();

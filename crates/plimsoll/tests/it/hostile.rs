@@ -1,4 +1,4 @@
-//! Requests that nobody should send, thousands of them, while honest clients work beside.
+//! Thousands of malformed and hostile requests, while well-behaved clients use the same server.
 //!
 //! Valid requests are changed at random: depth, size, types, patches, paths, headers; others break HTTP or TLS itself, or send slowly, or nothing.
 //! Afterwards the same process serves, its memory is back, nothing that was acknowledged is lost, and a restart after a kill opens the data.

@@ -1,4 +1,4 @@
-//! `plimsoll install`: the real API server takes every manifest.
+//! `plimsoll install`: the real API server accepts every manifest.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::{from_env, plimsoll};
 
 #[test]
-fn what_is_printed_is_the_same_every_time_but_for_the_certificate() {
+fn output_is_deterministic_apart_from_the_certificate() {
     let printed = || {
         let out = plimsoll().args(["install", "--game-namespace=games"]).output().unwrap();
         assert!(out.status.success());
@@ -52,8 +52,8 @@ fn the_real_api_server_takes_everything() {
     let mut apply = apply.spawn().unwrap();
     apply.stdin.take().unwrap().write_all(&manifests.stdout).unwrap();
     let done = apply.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&done.stderr));
     for applied in [
         "customresourcedefinition.apiextensions.k8s.io/fleets.agones.dev",
         "deployment.apps/plimsoll",
@@ -62,7 +62,7 @@ fn the_real_api_server_takes_everything() {
         "rolebinding.rbac.authorization.k8s.io/plimsoll-authentication-reader",
         "mutatingwebhookconfiguration.admissionregistration.k8s.io/plimsoll-mutate",
     ] {
-        assert!(said.contains(applied), "{applied} is not in\n{said}");
+        assert!(stdout.contains(applied), "{applied} is not in\n{stdout}");
     }
     drop(kubectl(&["delete", "namespace", "plimsoll-system", "--wait=false"]).output());
 }

@@ -1,4 +1,4 @@
-//! Ten thousand writes, and a process that is killed again and again while it takes them.
+//! Ten thousand writes to a process that is killed repeatedly meanwhile.
 //!
 //! Every acknowledged write is there after a restart, versions only grow, and a watcher that takes up where it was cut
 //! off sees every change once and in order.
@@ -34,12 +34,12 @@ struct Model {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_by_killing_the_process() {
+async fn acknowledged_writes_survive_a_killed_process() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::new();
     let model = Arc::new(Mutex::new(Model::default()));
     let done = Arc::new(AtomicUsize::new(0));
-    let mut seen = Seen::default();
+    let mut watched = WatchedChanges::default();
     let mut newest = 0;
     let mut kills = 0;
     while done.load(Ordering::Relaxed) < WRITES {
@@ -47,9 +47,9 @@ async fn nothing_acknowledged_is_lost_by_killing_the_process() {
         newest = check(&client, &model, newest).await;
         if kills == 0 {
             // The watcher starts before the first write, and from then on where it was cut off.
-            seen.reached = newest;
+            watched.reached = newest;
         }
-        let watching = tokio::spawn(watch(client.clone(), std::mem::take(&mut seen), None));
+        let watching = tokio::spawn(watch(client.clone(), std::mem::take(&mut watched), None));
         let writers: Vec<_> = (0..WRITERS)
             .map(|id| {
                 tokio::spawn(write(
@@ -67,21 +67,25 @@ async fn nothing_acknowledged_is_lost_by_killing_the_process() {
         for writer in writers {
             writer.await.unwrap();
         }
-        seen = watching.await.unwrap();
+        watched = watching.await.unwrap();
     }
     let (child, client) = start(dir.path()).await;
     check(&client, &model, newest).await;
     let last = model.lock().unwrap().acknowledged.keys().next_back().copied();
-    seen = watch(client.clone(), seen, last).await;
+    watched = watch(client.clone(), watched, last).await;
     let model = model.lock().unwrap();
     for (version, name) in &model.acknowledged {
-        assert_eq!(seen.changes.get(version), Some(name), "the watcher missed version {version}");
+        assert_eq!(
+            watched.changes.get(version),
+            Some(name),
+            "the watcher missed version {version}"
+        );
     }
     assert!(kills > 1, "it was killed while it worked");
     println!(
         "{} writes, {kills} kills, {} events",
         done.load(Ordering::Relaxed),
-        seen.changes.len()
+        watched.changes.len()
     );
     kill(child);
 }
@@ -184,19 +188,21 @@ async fn write(
     }
 }
 
-/// What a watcher has seen: which object changed at which version.
+/// The changes that a watcher received: the name of the changed object by version.
 #[derive(Default)]
-struct Seen {
+struct WatchedChanges {
     reached: u64,
     changes: BTreeMap<u64, String>,
 }
 
 /// Watches from where it was cut off until the server is gone, or until a version.
-async fn watch(client: Client, mut seen: Seen, until: Option<u64>) -> Seen {
+async fn watch(client: Client, mut watched: WatchedChanges, until: Option<u64>) -> WatchedChanges {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    while until.is_none_or(|until| seen.reached < until) {
+    while until.is_none_or(|until| watched.reached < until) {
         let params = WatchParams::default().timeout(5);
-        let Ok(events) = maps.watch(&params, &seen.reached.to_string()).await else { return seen };
+        let Ok(events) = maps.watch(&params, &watched.reached.to_string()).await else {
+            return watched;
+        };
         let mut events = std::pin::pin!(events);
         loop {
             let map = match events.try_next().await {
@@ -206,13 +212,13 @@ async fn watch(client: Client, mut seen: Seen, until: Option<u64>) -> Seen {
                 Ok(Some(WatchEvent::Bookmark(_))) => continue,
                 Ok(Some(WatchEvent::Error(status))) => panic!("the watch was refused: {status:?}"),
                 Ok(None) if until.is_some() => break,
-                Ok(None) | Err(_) => return seen,
+                Ok(None) | Err(_) => return watched,
             };
             let version = map.resource_version().unwrap().parse().unwrap();
-            assert!(version > seen.reached, "version {version} after {}", seen.reached);
-            seen.reached = version;
+            assert!(version > watched.reached, "version {version} after {}", watched.reached);
+            watched.reached = version;
             assert!(
-                seen.changes.insert(version, map.name_any()).is_none(),
+                watched.changes.insert(version, map.name_any()).is_none(),
                 "version {version} twice"
             );
             if until.is_some_and(|until| version >= until) {
@@ -220,10 +226,10 @@ async fn watch(client: Client, mut seen: Seen, until: Option<u64>) -> Seen {
             }
         }
     }
-    seen
+    watched
 }
 
-/// Numbers that look random. Where they differ each time, the names in the message of a failure are enough to understand it.
+/// Numbers in a pseudo-random sequence. Where they differ each time, the names in the message of a failure are enough to understand it.
 #[derive(Clone)]
 pub(crate) struct Random(u64);
 
@@ -233,7 +239,7 @@ impl Random {
         Self(now.subsec_nanos().into())
     }
 
-    /// Gives the same numbers for the same seed.
+    /// Returns the same numbers for the same seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(seed)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::plimsoll;
+use crate::{from_env, plimsoll};
 
 const MANIFESTS: &str = "
 apiVersion: v1
@@ -121,7 +121,7 @@ fn kubectl_edits_with_an_editor() {
         .env("KUBE_EDITOR", &editor)
         .output()
         .unwrap();
-    assert!(edited.status.success(), "{}", said(&edited));
+    assert!(edited.status.success(), "{}", combined_output(&edited));
     up.ok(&["get", "cm", "settings", "-o", "jsonpath={.data.colour}"], &["green"]);
 }
 
@@ -164,7 +164,7 @@ fn kubectl_cordons_and_drains() {
 }
 
 #[test]
-fn what_uninstall_prints_ends_game_servers_that_nobody_controls_and_takes_the_kinds_away() {
+fn uninstall_output_deletes_unowned_game_servers_and_the_crds() {
     let Some(up) = Up::start() else { return };
     let server = "
 apiVersion: agones.dev/v1
@@ -189,12 +189,116 @@ spec: {template: {spec: {containers: [{name: game, image: 'game:1'}]}}}
         .env("PATIENCE", "1s")
         .output()
         .unwrap();
-    let text = said(&done);
+    let text = combined_output(&done);
     assert!(text.contains("gameserver.agones.dev/held patched"), "{text}");
     up.fails(&["get", "gameservers.agones.dev"], "the server doesn't have a resource type");
     let left = up.kubectl(&["get", "crds"]).output().unwrap();
-    assert!(!said(&left).contains("agones.dev"), "{}", said(&left));
+    assert!(!combined_output(&left).contains("agones.dev"), "{}", combined_output(&left));
 }
+
+const WORKLOADS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: 'main:1'}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: 'main:1'}]}
+";
+
+#[test]
+fn an_old_and_a_new_kubectl_are_tested() {
+    for (variable, version) in VERSIONS {
+        let Some(kubectl) = from_env(variable) else { continue };
+        let done = Command::new(kubectl).args(["version", "--client"]).output().unwrap();
+        let wanted = format!("Client Version: {version}.");
+        assert!(
+            combined_output(&done).starts_with(&wanted),
+            "{variable}: {}",
+            combined_output(&done)
+        );
+    }
+}
+
+#[test]
+fn kubectl_rolls_out_undoes_and_restarts() {
+    for up in Up::each() {
+        up.write("workloads.yaml", WORKLOADS);
+        let created = ["deployment.apps/web created", "daemonset.apps/agent created"];
+        up.ok(&["apply", "-f", "workloads.yaml"], &created);
+        for object in ["deployment/web", "daemonset/agent"] {
+            rolls_out_undoes_and_restarts(&up, object);
+        }
+    }
+}
+
+fn rolls_out_undoes_and_restarts(up: &Up, object: &str) {
+    let complete = || {
+        up.ok(&["rollout", "status", object, "--timeout=60s"], &["successfully rolled out"]);
+    };
+    let image = |wanted: &str| {
+        let path = "jsonpath={.spec.template.spec.containers[0].image}";
+        up.ok(&["get", object, "-o", path], &[wanted]);
+    };
+    complete();
+    up.ok(&["set", "image", object, "main=main:2"], &["image updated"]);
+    complete();
+    up.ok(&["rollout", "history", object], &["REVISION", "\n1 ", "\n2 "]);
+    up.ok(&["rollout", "history", object, "--revision=1"], &["revision #1", "main:1"]);
+    up.ok(&["rollout", "history", object, "--revision=2"], &["revision #2", "main:2"]);
+    up.ok(&["rollout", "undo", object], &["rolled back"]);
+    complete();
+    image("main:1");
+    up.ok(&["rollout", "history", object], &["\n2 ", "\n3 "]);
+    up.ok(&["rollout", "undo", object, "--to-revision=2"], &["rolled back"]);
+    complete();
+    image("main:2");
+    up.fails(&["rollout", "undo", object, "--to-revision=9"], "unable to find");
+    up.ok(&["rollout", "restart", object], &["restarted"]);
+    complete();
+    up.ok(&["get", object, "-o", "yaml"], &["kubectl.kubernetes.io/restartedAt:"]);
+}
+
+#[test]
+fn kubectl_pauses_and_resumes_a_deployment() {
+    for up in Up::each() {
+        up.write("workloads.yaml", WORKLOADS);
+        up.ok(&["apply", "-f", "workloads.yaml"], &[]);
+        let web = "deployment/web";
+        let complete = ["rollout", "status", web, "--timeout=60s"];
+        up.ok(&complete, &["successfully rolled out"]);
+        let sets = || combined_output(&up.kubectl(&["get", "rs", "-o", "name"]).output().unwrap());
+        let before = sets();
+        up.ok(&["rollout", "pause", web], &["deployment.apps/web paused"]);
+        up.fails(&["rollout", "pause", web], "is already paused");
+        up.ok(&["set", "image", web, "main=main:2"], &["image updated"]);
+        let generation = ["get", web, "-o", "jsonpath={.metadata.generation}"];
+        let generation = combined_output(&up.kubectl(&generation).output().unwrap());
+        let observed = format!("--for=jsonpath={{.status.observedGeneration}}={generation}");
+        up.ok(&["wait", web, &observed, "--timeout=60s"], &["condition met"]);
+        assert_eq!(sets(), before, "a paused Deployment starts no rollout");
+        up.fails(&["rollout", "restart", web], "can't restart paused deployment");
+        up.ok(&["rollout", "resume", web], &["deployment.apps/web resumed"]);
+        up.ok(&complete, &["successfully rolled out"]);
+        assert_ne!(sets(), before, "the rollout has happened");
+        up.fails(&["rollout", "pause", "daemonset/agent"], "pausing is not supported");
+    }
+}
+
+/// The variables that name a kubectl, and the version that it has.
+const VERSIONS: [(&str, &str); 2] =
+    [("PLIMSOLL_TEST_KUBECTL", "v1.36"), ("PLIMSOLL_TEST_KUBECTL_OLD", "v1.32")];
 
 /// A running `plimsoll up` with a kubectl that talks to it.
 struct Up {
@@ -204,31 +308,27 @@ struct Up {
 }
 
 impl Up {
-    /// Starts it; `None`, with a line saying what is missing, where there is no kubectl. In continuous integration a
-    /// missing one is a failure.
+    /// Starts its API server; `None` where there is no kubectl.
     fn start() -> Option<Self> {
-        let Some(kubectl) = std::env::var_os("PLIMSOLL_TEST_KUBECTL") else {
-            let missing =
-                "skipped: no kubectl; run `cargo xtask test`, or set PLIMSOLL_TEST_KUBECTL";
-            assert!(std::env::var_os("CI").is_none(), "{missing}");
-            eprintln!("{missing}");
-            return None;
-        };
+        from_env("PLIMSOLL_TEST_KUBECTL").map(|kubectl| Self::with(kubectl, &["--api-only"]))
+    }
+
+    /// Starts one with controllers and a simulated node for each kubectl, as it is needed.
+    fn each() -> impl Iterator<Item = Self> {
+        let kubectls = VERSIONS.into_iter().filter_map(|(variable, _)| from_env(variable));
+        kubectls.map(|kubectl| Self::with(kubectl, &["--simulated-nodes", "1"]))
+    }
+
+    fn with(kubectl: PathBuf, parts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = plimsoll();
         command
-            .args([
-                "up",
-                "--api-only",
-                "--ephemeral",
-                "--listen",
-                "127.0.0.1:0",
-                "--write-kubeconfig",
-            ])
-            .arg(&kubeconfig);
-        let server = command.stdout(Stdio::null()).spawn().unwrap();
-        let up = Self { kubectl: kubectl.into(), folder, server };
+            .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.path())
+            .args(parts);
+        let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let up = Self { kubectl, folder, server };
         let until = Instant::now() + Duration::from_secs(20);
         while !(kubeconfig.exists()
             && up.kubectl(&["get", "--raw", "/readyz"]).output().unwrap().status.success())
@@ -236,7 +336,7 @@ impl Up {
             assert!(Instant::now() < until, "`plimsoll up` does not get ready");
             std::thread::sleep(Duration::from_millis(50));
         }
-        Some(up)
+        up
     }
 
     fn kubectl(&self, args: &[&str]) -> Command {
@@ -257,7 +357,7 @@ impl Up {
     /// Runs kubectl, which must succeed and say all of `wanted`.
     fn ok(&self, args: &[&str], wanted: &[&str]) {
         let done = self.kubectl(args).output().unwrap();
-        let text = said(&done);
+        let text = combined_output(&done);
         assert!(done.status.success(), "kubectl {args:?}: {text}");
         for part in wanted {
             assert!(text.contains(part), "kubectl {args:?} does not say `{part}`:\n{text}");
@@ -267,7 +367,7 @@ impl Up {
     /// Runs kubectl, which must fail and say why.
     fn fails(&self, args: &[&str], why: &str) {
         let done = self.kubectl(args).output().unwrap();
-        let text = said(&done);
+        let text = combined_output(&done);
         assert!(!done.status.success(), "kubectl {args:?} succeeded: {text}");
         assert!(text.contains(why), "kubectl {args:?} does not say `{why}`:\n{text}");
     }
@@ -284,7 +384,7 @@ impl Drop for Up {
     }
 }
 
-fn said(done: &Output) -> String {
+fn combined_output(done: &Output) -> String {
     let text = [done.stdout.as_slice(), done.stderr.as_slice()].concat();
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! How much memory `evaluate` takes for large input.
+//! The memory that `evaluate` uses for large input.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::plimsoll;
 
-/// Most of the input is what no decision looks at, so that what is left in memory is what reading takes.
+/// Most of the input is irrelevant to the decisions, so that the peak is the memory that reading takes.
 #[test]
 fn large_input_is_read_without_holding_it() {
     for form in [
@@ -64,7 +64,7 @@ fn peak_of(child: &Child) -> usize {
     peak.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
-/// All of the input is what decisions look at, and two of them look at it.
+/// All of the input is relevant, to two decisions.
 #[test]
 fn decisions_about_large_input_take_memory_in_proportion_to_its_text() {
     let objects = |servers: usize| {

@@ -1,4 +1,4 @@
-//! `up` and `run` at one API: only one of them is active, and a restart goes on where a kill interrupted it.
+//! `up` and `run` on one API: only one of them is active, and a restart continues where a kill interrupted it.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -29,7 +29,8 @@ async fn a_second_controller_waits_and_a_killed_up_takes_its_own_lease_over() {
     let client = client(dir.path()).await;
     let mut beside = plimsoll();
     beside.arg("run").arg("--kubeconfig").arg(dir.path().join("kubeconfig"));
-    beside.env_remove("POD_NAME").env_remove("POD_NAMESPACE");
+    // The variable of a pod does not lead to another Lease than that of `up`.
+    beside.env_remove("POD_NAME").env("POD_NAMESPACE", "elsewhere");
     let beside = Process::start(&mut beside, dir.path(), "beside");
     beside.until("another process is the leader").await;
     fleet(&client, 2).await;
@@ -46,8 +47,11 @@ async fn a_second_controller_waits_and_a_killed_up_takes_its_own_lease_over() {
         before.holder_identity.as_ref().is_some_and(|holder| holder.starts_with("plimsoll-up"))
     );
     assert_eq!(before.holder_identity, after.holder_identity);
-    assert_eq!(before.lease_transitions, after.lease_transitions, "nobody had it in between");
-    assert!(!second.says("another process is the leader"), "it waits for nobody");
+    assert_eq!(
+        before.lease_transitions, after.lease_transitions,
+        "the lease changed hands in between"
+    );
+    assert!(!second.says("another process is the leader"), "it does not wait for another leader");
     assert!(!beside.says("became leader"), "{}", beside.log());
 }
 

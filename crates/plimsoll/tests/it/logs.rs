@@ -1,4 +1,4 @@
-//! What the program says on standard error.
+//! The standard error output of the binary: errors and log lines.
 
 use std::process::Output;
 
@@ -25,9 +25,9 @@ fn unknown_kind(args: &[&str]) -> Output {
 fn an_unknown_kind_is_named_once_in_words_and_without_colours() {
     let output = unknown_kind(&[]);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!said.contains('\u{1b}'), "a file is no terminal: {said}");
-    let last = said.lines().last().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains('\u{1b}'), "a file is no terminal: {stderr}");
+    let last = stderr.lines().last().unwrap();
     assert_eq!(
         last,
         "plimsoll: could not apply unknown/a: no kind `Unknown` is served at `example.com/v1`; check \
@@ -38,11 +38,11 @@ fn an_unknown_kind_is_named_once_in_words_and_without_colours() {
 #[test]
 fn log_lines_are_json_objects_where_that_is_asked_for() {
     let output = unknown_kind(&["--log-format", "json"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let (error, logged): (Vec<_>, Vec<_>) =
-        said.lines().partition(|line| line.starts_with("plimsoll: "));
-    assert_eq!(error.len(), 1, "{said}");
-    assert!(!logged.is_empty(), "{said}");
+        stderr.lines().partition(|line| line.starts_with("plimsoll: "));
+    assert_eq!(error.len(), 1, "{stderr}");
+    assert!(!logged.is_empty(), "{stderr}");
     for line in logged {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(line["message"].is_string() && line["level"].is_string(), "{line}");

@@ -1,25 +1,33 @@
-//! The program from the outside: its answers to the recorded vectors, its documentation, its manners.
+//! End-to-end tests of the binary: recorded vectors, documentation, and behaviour on invalid input.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod allocate;
 mod apply;
+mod cli;
 mod completions;
 mod evaluate;
 mod fleets;
+mod growing;
 mod guide;
 mod hostile;
 mod install;
 mod kill;
 mod kubectl;
+mod laptop;
 mod large;
 mod lease;
 mod logs;
 mod nodes;
 mod policies;
+mod ports;
+mod replay;
 mod rights;
+mod rolling_update;
 mod run;
+mod sample_service;
 mod sdk;
+mod services;
 mod up;
 mod vectors;
 

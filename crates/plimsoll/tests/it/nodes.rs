@@ -41,14 +41,14 @@ fn bad_objects_are_refused_by_their_field() {
         let path = folder.path().join("objects.yaml");
         fs::write(&path, text).unwrap();
         let done = plimsoll().args(["evaluate", "-f"]).arg(&path).output().unwrap();
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(done.status.code(), Some(2), "{said}");
-        assert!(said.contains(wanted), "{said}");
+        let stderr = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(wanted), "{stderr}");
     }
 }
 
 #[test]
-fn a_pod_goes_where_its_volume_is_in_whichever_order_the_files_say() {
+fn a_pod_is_placed_with_its_volume_regardless_of_the_order_of_the_files() {
     let group = |zone: &str| {
         format!(
             "apiVersion: plimsoll.dev/v1alpha1\nkind: NodeGroup\nmetadata: {{name: {zone}}}\nspec:\n  min: 0\n  max: 3\n  template:\n    \
@@ -77,7 +77,7 @@ fn a_pod_goes_where_its_volume_is_in_whichever_order_the_files_say() {
         fs::write(&path, documents.join("---\n")).unwrap();
         let done = plimsoll().args(["evaluate", "-f"]).arg(&path).output().unwrap();
         let printed = String::from_utf8(done.stdout).unwrap();
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(printed, "NodeAutoscaler nodes\n  grow b from 0 to 1 for 1 pod\n", "{said}");
+        let stderr = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(printed, "NodeAutoscaler nodes\n  grow b from 0 to 1 for 1 pod\n", "{stderr}");
     }
 }

@@ -1,4 +1,4 @@
-//! The rights that `plimsoll install` gives, on the real API server: the controllers work with them, and nothing else is allowed.
+//! The permissions that `plimsoll install` grants, on the real API server: the controllers work with them, and nothing else is allowed.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -24,15 +24,17 @@ struct Account {
 }
 
 impl Account {
-    /// Makes an account with the rights that are printed for the one of the controllers.
-    fn make() -> Option<Self> {
+    /// Makes an account with the rights that are printed for the one of the controllers, with some flags. Credentials of sources are those
+    /// of its own namespace.
+    fn make(name: &str, flags: &[&str]) -> Option<Self> {
         let kubeconfig = from_env("PLIMSOLL_TEST_KUBECONFIG")?;
         let kubectl = from_env("PLIMSOLL_TEST_KUBECTL")?;
-        let name = format!("rights-{}", std::process::id());
+        let name = format!("{name}-{}", std::process::id());
         let account = Self { kubectl, kubeconfig, name };
         account.ok(&["create", "namespace", &account.name], "");
         let printed = plimsoll()
             .args(["install", "--namespace", &account.name, "--game-namespace", &account.name])
+            .args(flags)
             .output()
             .unwrap();
         let printed = String::from_utf8(printed.stdout).unwrap();
@@ -47,9 +49,10 @@ impl Account {
             let is_global = part.contains("\nkind: ClusterRole");
             let (from, to) = ("name: plimsoll\n", format!("name: {}\n", account.name));
             let sdk = format!("name: {}-sdk\n", account.name);
+            let namespace = format!("namespace: {}\n", account.name);
             match is_global {
                 true => part.replace(from, &to).replace("name: agones-sdk\n", &sdk),
-                false => part.to_owned(),
+                false => part.replace("namespace: plimsoll-system\n", &namespace),
             }
         };
         let manifests: Vec<String> = parts.map(own).collect();
@@ -91,12 +94,25 @@ impl Account {
         Client::try_from(config).unwrap()
     }
 
-    /// Asks whether the account may do something to what kubectl's arguments name.
+    /// Asks whether the account may do something to what is written as for kubectl: `RESOURCE[.GROUP][/NAME] [--subresource=PART]`. Groups
+    /// need not be served.
     fn may(&self, verb: &str, what: &str, namespace: &str) -> bool {
-        let caller = format!("system:serviceaccount:{}:plimsoll", self.name);
-        let mut args = vec!["auth", "can-i", verb, "-n", namespace, "--as", &caller];
-        args.extend(what.split(' '));
-        self.kubectl(&args, "").status.success()
+        let (what, subresource) = what.split_once(" --subresource=").unwrap_or((what, ""));
+        let (what, name) = what.split_once('/').unwrap_or((what, ""));
+        let (resource, group) = what.split_once('.').unwrap_or((what, ""));
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": format!("system:serviceaccount:{}:plimsoll", self.name),
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "resourceAttributes": {
+                    "namespace": namespace, "verb": verb, "group": group, "resource": resource,
+                    "subresource": subresource, "name": name,
+                },
+            },
+        });
+        let args = ["create", "-o", "jsonpath={.status.allowed}", "-f", "-"];
+        self.ok(&args, &review.to_string()) == "true"
     }
 }
 
@@ -106,7 +122,10 @@ impl Drop for Account {
         drop(self.kubectl(&["delete", "node", &self.name], ""));
         drop(self.kubectl(&["delete", "clusterrole", &self.name, &sdk], ""));
         drop(self.kubectl(&["delete", "clusterrolebinding", &self.name], ""));
-        drop(self.kubectl(&["delete", "rolebinding", "-n", "kube-system", &self.name], ""));
+        for name in ["plimsoll-authentication-reader", "plimsoll-cluster-autoscaler"] {
+            let name = format!("{}-{name}", self.name);
+            drop(self.kubectl(&["delete", "role,rolebinding", "-n", "kube-system", &name], ""));
+        }
         drop(self.kubectl(&["delete", "namespace", &self.name, "--wait=false"], ""));
     }
 }
@@ -121,7 +140,11 @@ fn bind_account(manifests: &str, name: &str) -> String {
             subject["name"] = json!(if is_sdk { "agones-sdk" } else { "plimsoll" });
         }
         if object["metadata"]["namespace"] == "kube-system" {
-            object["metadata"]["name"] = json!(name);
+            let own = format!("{name}-{}", object["metadata"]["name"].as_str().unwrap());
+            if object["roleRef"]["name"] == object["metadata"]["name"] {
+                object["roleRef"]["name"] = json!(own);
+            }
+            object["metadata"]["name"] = json!(own);
         }
         if object["kind"] == "RoleBinding" && object["roleRef"]["name"] == "agones-sdk" {
             object["roleRef"]["name"] = json!(format!("{name}-sdk"));
@@ -163,7 +186,7 @@ fn objects(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others() {
-    let Some(account) = Account::make() else { return };
+    let Some(account) = Account::make("rights", &["--source-secret=prom"]) else { return };
     let name = account.name.as_str();
     let settings =
         Settings { lease: Some(LeaderElection::new(name, "test")), ..Settings::default() };
@@ -201,12 +224,13 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
     .await;
     for (verb, what, namespace) in [
         ("get", "secrets", name),
+        ("get", "secrets/plimsoll-tls", name),
+        ("list", "secrets", name),
         ("list", "secrets", "kube-system"),
         ("update", "leases.coordination.k8s.io/other", name),
         ("get", "leases.coordination.k8s.io/plimsoll-controller-lock", "kube-system"),
-        ("delete", "nodes", name),
         ("patch", "nodes", name),
-        ("create", "pods --subresource=eviction", name),
+        ("update", "nodegroups.plimsoll.dev", name),
         ("create", "fleets.agones.dev", name),
         ("delete", "fleets.agones.dev", name),
         ("delete", "nodegroups.plimsoll.dev", name),
@@ -216,4 +240,36 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
         assert!(!account.may(verb, what, namespace), "{verb} {what} in {namespace}");
     }
     assert!(account.may("update", "leases.coordination.k8s.io/plimsoll-controller-lock", name));
+    for (verb, what) in OF_NODES.into_iter().chain(OF_POLICIES).chain([("get", "secrets/prom")]) {
+        assert!(account.may(verb, what, name), "{verb} {what}");
+    }
+}
+
+/// What only the controllers of nodes need.
+const OF_NODES: [(&str, &str); 4] = [
+    ("create", "nodes"),
+    ("update", "nodes"),
+    ("delete", "nodes"),
+    ("create", "pods --subresource=eviction"),
+];
+
+/// What only the controllers of policies need.
+const OF_POLICIES: [(&str, &str); 6] = [
+    ("patch", "deployments.apps --subresource=scale"),
+    ("get", "metricsources.plimsoll.dev"),
+    ("watch", "metricsources.plimsoll.dev"),
+    ("list", "pods.metrics.k8s.io"),
+    ("get", "pods.custom.metrics.k8s.io --subresource=queue_length"),
+    ("list", "jobs.external.metrics.k8s.io"),
+];
+
+#[test]
+fn parts_that_are_left_out_have_no_rights() {
+    let games = "--only=gameserver,gameserverset,fleet,fleetautoscaler";
+    let Some(account) = Account::make("rights-games", &[games]) else { return };
+    for (verb, what) in OF_NODES.into_iter().chain(OF_POLICIES) {
+        assert!(!account.may(verb, what, &account.name), "{verb} {what}");
+    }
+    assert!(account.may("create", "gameservers.agones.dev", &account.name));
+    assert!(account.may("update", "gameservers.agones.dev", &account.name));
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{from_env, plimsoll};
 
 #[test]
-fn what_is_installed_runs_a_fleet_gives_out_its_servers_and_ends_cleanly() {
+fn an_installation_runs_a_fleet_allocates_its_servers_and_stops_cleanly() {
     let Some(cluster) = Cluster::new() else { return };
     let manifests = cluster.manifests();
     cluster.apply(&manifests);
@@ -29,7 +29,7 @@ fn what_is_installed_runs_a_fleet_gives_out_its_servers_and_ends_cleanly() {
     cluster.apply(&[fleet(&cluster.games)]);
     let made = cluster.get("fleets/f");
     let is_filled_in = made["metadata"]["annotations"]["agones.dev/sdk-version"].is_string();
-    assert!(is_filled_in, "the webhook has seen it: {made}");
+    assert!(is_filled_in, "the webhook filled it in: {made}");
     let servers = cluster.servers_in("Scheduled", 2);
     let sidecars: Vec<Running> = servers.iter().map(|name| cluster.sdk_server(name)).collect();
     sidecars.iter().for_each(Running::says_ready);
@@ -84,7 +84,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Gives what is installed, with this machine as the Service that the API server calls.
+    /// Returns what is installed, with this machine as the Service that the API server calls.
     fn manifests(&self) -> Vec<Value> {
         let printed = plimsoll()
             .args(["install", "--namespace", &self.system, "--game-namespace", &self.games])
@@ -103,7 +103,7 @@ impl Cluster {
             if kind.ends_with("WebhookConfiguration") {
                 let webhook = &mut object["webhooks"][0];
                 webhook["clientConfig"]["service"]["port"] = json!(self.webhooks);
-                // Nobody else's objects are asked about.
+                // The webhooks are called only for objects of this test.
                 let ours = json!({"kubernetes.io/metadata.name": self.games});
                 webhook["namespaceSelector"] = json!({"matchLabels": ours});
             }
@@ -121,7 +121,7 @@ impl Cluster {
         })]);
     }
 
-    /// Gives the node its address, which KWOK takes away when it first sees it.
+    /// Returns the node its address, which KWOK takes away when it first sees it.
     fn keep_address(&self) {
         let address = json!([{"type": "InternalIP", "address": "10.1.0.1"}]);
         let patch = json!({"status": {"addresses": address}}).to_string();
@@ -161,11 +161,12 @@ impl Cluster {
             _ => arg.to_owned(),
         });
         let mut command = plimsoll();
-        command.args(args).env("POD_NAME", "pod-of-a-test").env("POD_NAMESPACE", &self.system);
+        command.args(args).args(["--pod-namespace", &self.system]);
+        command.env("POD_NAME", "pod-of-a-test");
         Running::start(command, self.dir.path().join("run.log"))
     }
 
-    /// Gives the folder of a volume, with its Secret in it.
+    /// Returns the folder of a volume, with its Secret in it.
     fn mounted(&self, pod: &Value, volume: &str) -> PathBuf {
         let volumes = pod["volumes"].as_array().unwrap();
         let volume = volumes.iter().find(|v| v["name"] == volume).unwrap();
@@ -229,13 +230,13 @@ impl Cluster {
         });
         fs::write(&file, asked.to_string()).unwrap();
         let file = file.to_str().unwrap();
-        let said = self.kubectl(&["create", "-n", &self.games, "-f", file, "-o", "json"]);
-        let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(said["status"]["state"], "Allocated", "{said}");
-        said["status"]["gameServerName"].as_str().unwrap().to_owned()
+        let allocation = self.kubectl(&["create", "-n", &self.games, "-f", file, "-o", "json"]);
+        let allocation: Value = serde_json::from_str(&allocation).unwrap();
+        assert_eq!(allocation["status"]["state"], "Allocated", "{allocation}");
+        allocation["status"]["gameServerName"].as_str().unwrap().to_owned()
     }
 
-    /// Allocates as a matchmaker does, with the certificate that it was given. Without, nobody answers.
+    /// Allocates as a matchmaker does, with its client certificate. Without a certificate, the connection is refused.
     fn allocate_by_rest(&self, manifests: &[Value], run: &Running) -> String {
         let folder = self.dir.path().join("client");
         let is_it = |o: &&Value| o["metadata"]["name"] == "plimsoll-allocator-client";
@@ -250,8 +251,8 @@ impl Cluster {
         let stranger = try_curl(&asked);
         assert!(!stranger.status.success(), "{stranger:?}");
         let shown = ["--cert", &certificate, "--key", &key];
-        let said: Value = serde_json::from_str(&curl(&[&shown[..], &asked].concat())).unwrap();
-        said["gameServerName"].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
+        let response: Value = serde_json::from_str(&curl(&[&shown[..], &asked].concat())).unwrap();
+        response["gameServerName"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
     }
 
     fn get(&self, what: &str) -> Value {
@@ -302,7 +303,7 @@ impl Running {
         Self { child, args, log }
     }
 
-    /// Gives the value of a flag that it was started with.
+    /// Returns the value of a flag that it was started with.
     fn value(&self, flag: &str) -> &str {
         let mut values = self.args.iter().filter_map(|arg| arg.split_once('='));
         values.find(|(name, _)| *name == flag).unwrap().1

@@ -23,35 +23,36 @@ async fn the_quickstart_answers_and_is_there_again_after_a_restart() {
     let first = Up::start(dir.path(), &["examples/quickstart.yaml", "--allocator", "127.0.0.1:0"]);
     assert_eq!(first.servers.len(), 2, "{:?}", first.servers);
     for (_, address) in &first.servers {
-        assert_eq!(ask(*address, "hello"), "ACK: hello\n");
+        assert_eq!(exchange(*address, "hello"), "ACK: hello\n");
     }
     let allocated = plimsoll()
         .args(["allocate", "quickstart", "--kubeconfig"])
         .arg(dir.path().join("kubeconfig"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&allocated.stdout).into_owned();
-    assert!(allocated.status.success(), "{said}");
-    let mine = first.servers.iter().find(|(name, _)| said.contains(name)).expect("one of the two");
+    let allocation = String::from_utf8_lossy(&allocated.stdout).into_owned();
+    assert!(allocated.status.success(), "{allocation}");
+    let mine =
+        first.servers.iter().find(|(name, _)| allocation.contains(name)).expect("one of the two");
     let (mine, addresses) = (mine.0.clone(), first.addresses());
     let other = first.servers.iter().find(|(name, _)| *name != mine).expect("the other one");
-    first.gives_out(&other.0).await;
+    first.allocate_last(&other.0).await;
     first.stop();
     for address in addresses {
-        // Whoever still held the port would keep it from us.
+        // Binding fails if a process still uses the port.
         UdpSocket::bind(address).unwrap_or_else(|err| panic!("{address} is still taken: {err}"));
     }
 
     let second = Up::start(dir.path(), &[]);
     assert!(second.servers.len() >= 2, "the fleet is at its size: {:?}", second.servers);
     assert!(second.servers.iter().all(|(name, _)| *name != mine), "the allocated one is replaced");
-    assert_eq!(ask(second.servers[0].1, "again"), "ACK: again\n");
+    assert_eq!(exchange(second.servers[0].1, "again"), "ACK: again\n");
     assert!(reasons(dir.path(), &mine).await.contains("NodeRestarted"), "an event says why");
     second.stop();
 }
 
 #[test]
-fn a_program_that_is_missing_is_named_with_what_to_do() {
+fn a_missing_program_is_reported_with_the_flag_that_maps_it() {
     let dir = tempfile::tempdir().unwrap();
     let bad = dir.path().join("fleet.yaml");
     let good = std::fs::read_to_string(crate::root().join("examples/quickstart.yaml")).unwrap();
@@ -65,9 +66,9 @@ fn a_program_that_is_missing_is_named_with_what_to_do() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let is_said = lines.any(|line| line.contains("--image plimsoll/no-such-game=PROGRAM"));
+    let is_explained = lines.any(|line| line.contains("--image plimsoll/no-such-game=PROGRAM"));
     end(&mut child);
-    assert!(is_said, "nobody said what to do");
+    assert!(is_explained, "the message does not name the flag");
 }
 
 /// By hand, in a release build for figures that mean something:
@@ -93,7 +94,7 @@ fn five_hundred_game_servers_start_answer_and_stop() {
     eprintln!("{COUNT} Ready after {:.1?}", began.elapsed());
     let began = Instant::now();
     for address in up.addresses() {
-        assert_eq!(ask(address, "hello"), "ACK: hello\n");
+        assert_eq!(exchange(address, "hello"), "ACK: hello\n");
     }
     eprintln!("those that are printed answered after {:.1?}", began.elapsed());
     assert_eq!(children(up.child.id()).len(), COUNT, "one process for each");
@@ -106,7 +107,7 @@ fn five_hundred_game_servers_start_answer_and_stop() {
     assert_eq!(left.count(), 0, "processes are left");
 }
 
-/// Gives the processes that a process has started.
+/// Returns the processes that a process has started.
 fn children(of: u32) -> Vec<u32> {
     let parent = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -119,7 +120,7 @@ fn children(of: u32) -> Vec<u32> {
 }
 
 #[test]
-fn feature_gates_are_read_and_one_that_is_off_is_said() {
+fn feature_gates_are_read_and_one_that_cannot_be_disabled_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let up = |gates: &str| {
         let mut command = plimsoll();
@@ -129,17 +130,18 @@ fn feature_gates_are_read_and_one_that_is_off_is_said() {
     };
     let refused = up("CountAndLists=true").wait_with_output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("there is no gate `CountAndLists`"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(stderr.contains("there is no gate `CountAndLists`"), "{stderr}");
     let mut child = up("CountsAndLists=false");
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let is_said = lines.any(|line| line.contains("always on") && line.contains("CountsAndLists"));
+    let is_reported =
+        lines.any(|line| line.contains("always on") && line.contains("CountsAndLists"));
     end(&mut child);
-    assert!(is_said, "nobody said that it stays on");
+    assert!(is_reported, "no message reports that the gate stays on");
 }
 
 #[test]
-fn an_ordinary_user_may_make_networks_for_pods() {
+fn an_unprivileged_user_can_create_pod_networks() {
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("plimsoll");
     std::fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &binary).unwrap();
@@ -147,20 +149,20 @@ fn an_ordinary_user_may_make_networks_for_pods() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .unwrap();
     }
-    let as_nobody = |program: &Path| {
+    let as_unprivileged_user = |program: &Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
         command.current_dir("/").stderr(Stdio::null());
         command
     };
-    let is_allowed = as_nobody(Path::new("unshare")).args(["--user", "true"]).status();
+    let is_allowed = as_unprivileged_user(Path::new("unshare")).args(["--user", "true"]).status();
     if !is_allowed.is_ok_and(|status| status.success()) {
         eprintln!(
-            "skipped: this machine does not let ordinary users make networks, or this is one"
+            "skipped: this machine does not allow unprivileged users to create networks, or this user is one"
         );
         return;
     }
-    let mut child = as_nobody(&binary)
+    let mut child = as_unprivileged_user(&binary)
         .args(["up", "--ephemeral", "--listen", "127.0.0.1:0", "--data"])
         .arg(dir.path())
         .stdout(Stdio::piped())
@@ -213,15 +215,15 @@ impl Up {
     }
 
     /// Allocates by REST the only game server that is left, and then by gRPC, where there is none.
-    async fn gives_out(&self, name: &str) {
+    async fn allocate_last(&self, name: &str) {
         let url = self.allocator.clone().expect("it says where");
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--noproxy", "*", "--data", "{}"]);
         let answered = curl.arg(format!("{url}/gameserverallocation")).output().unwrap();
-        let said = String::from_utf8_lossy(&answered.stdout).into_owned();
-        let said: serde_json::Value =
-            serde_json::from_str(&said).unwrap_or_else(|err| panic!("{said}: {err}"));
-        assert_eq!(said["gameServerName"], name, "{said}");
+        let body = String::from_utf8_lossy(&answered.stdout).into_owned();
+        let response: serde_json::Value =
+            serde_json::from_str(&body).unwrap_or_else(|err| panic!("{body}: {err}"));
+        assert_eq!(response["gameServerName"], name, "{response}");
         let mut grpc = AllocationServiceClient::connect(url).await.unwrap();
         let none = grpc.allocate(AllocationRequest::default()).await.unwrap_err();
         assert_eq!(none.code(), tonic::Code::ResourceExhausted, "{none}");
@@ -250,8 +252,8 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Sends a packet until there is an answer: packets get lost.
-fn ask(address: SocketAddr, text: &str) -> String {
+/// Sends a packet and returns the reply; repeats it, because packets get lost.
+fn exchange(address: SocketAddr, text: &str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     for _ in 0..30 {
@@ -264,7 +266,7 @@ fn ask(address: SocketAddr, text: &str) -> String {
     panic!("no answer from {address}")
 }
 
-/// Gives the reasons of all events about objects of a name.
+/// Returns the reasons of all events about objects of a name.
 async fn reasons(data: &Path, name: &str) -> BTreeSet<String> {
     let kubeconfig = Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
     let options = KubeConfigOptions::default();

@@ -1,4 +1,4 @@
-//! The program gives the answers that the real systems gave (`vectors/README.md` defines the comparison).
+//! The program makes the decisions that the real systems made (`vectors/README.md` defines the comparison).
 
 use std::fs;
 use std::process::Output;
@@ -51,7 +51,7 @@ pub(crate) fn check(file: &str, on_purpose: &[(&str, &str)]) {
     );
 }
 
-/// Gives what is wrong with the program's answer to a case.
+/// Returns what is wrong with the program's answer to a case.
 fn judge(case: &Value) -> Vec<String> {
     let done = evaluate(case);
     let text = [done.stdout.as_slice(), done.stderr.as_slice()].concat();

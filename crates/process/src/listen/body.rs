@@ -14,7 +14,7 @@ use super::connections::UnderWay;
 #[derive(Debug)]
 pub struct RequestBody {
     inner: Incoming,
-    /// The longest it may take. The time begins when someone first waits for it.
+    /// The longest it may take. The time starts at the first poll.
     within: Option<Duration>,
     deadline: Option<Pin<Box<Sleep>>>,
 }

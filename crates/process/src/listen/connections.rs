@@ -1,4 +1,4 @@
-//! Which connections are there, and which one goes when there is no room?
+//! The open connections of a listener, and which of them is closed to make room.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{Known, Limits};
 pub(super) struct Connections {
     limits: Limits,
     state: Mutex<State>,
-    /// Tells that a connection has ended.
+    /// Notifies about a connection that has ended.
     freed: Notify,
 }
 
@@ -21,23 +21,23 @@ struct State {
     last_number: u64,
     /// Every connection, by its number.
     standings: HashMap<u64, Standing>,
-    /// Clients that are not known yet: the longest silent first.
-    strangers: BTreeMap<u64, Arc<Notify>>,
-    /// Clients known by their requests alone that have none under way: the longest silent first.
+    /// Clients that have not authenticated yet: the longest idle first.
+    unauthenticated: BTreeMap<u64, Arc<Notify>>,
+    /// Clients known by their requests alone, without a request in progress: the longest idle first.
     idle: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// What a client may ask of us.
+/// Whether a connection may be closed to make room.
 #[derive(Clone, Copy)]
 enum Standing {
-    /// Nothing: it is not known yet.
-    Stranger { since: u64 },
-    /// To be answered.
+    /// Its client has not authenticated yet.
+    Unauthenticated { since: u64 },
+    /// Requests are in progress.
     Busy { requests: usize },
-    /// A place for as long as there is room.
+    /// It is closed when room is needed.
     Idle { since: u64 },
-    /// A place: who it is, is known; or its stream is no longer served by the listener.
-    Settled,
+    /// It stays: its client is authenticated, or its stream is no longer served by the listener.
+    Permanent,
 }
 
 /// The client of a connection.
@@ -49,14 +49,14 @@ pub struct Peer {
 struct One {
     all: Arc<Connections>,
     number: u64,
-    /// Tells that the connection has to make room.
+    /// Notifies the connection that it has to close to make room.
     close: Arc<Notify>,
-    /// Tells that the client is no stranger any more.
+    /// Notifies that the client is authenticated.
     known: Notify,
 }
 
-/// The place of a connection, until this is dropped.
-pub(super) struct Place(Peer);
+/// Counts as a connection until it is dropped.
+pub(super) struct ConnectionGuard(Peer);
 
 /// A request that is under way, until this is dropped.
 pub(super) struct UnderWay(Option<Peer>);
@@ -66,22 +66,22 @@ impl Connections {
         Arc::new(Self { limits, state: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Waits until there is room for one more connection; silent ones have to make it.
+    /// Waits until there is room for one more connection. Idle ones are closed to make room.
     pub(super) async fn has_room(&self) {
         while !self.state().makes_room(&self.limits) {
             self.freed.notified().await;
         }
     }
 
-    /// Gives a place to a connection.
-    pub(super) fn add(self: &Arc<Self>) -> Place {
+    /// Adds a connection.
+    pub(super) fn add(self: &Arc<Self>) -> ConnectionGuard {
         let mut state = self.state();
         let (number, close) = (state.number(), Arc::new(Notify::new()));
-        state.standings.insert(number, Standing::Stranger { since: number });
-        state.strangers.insert(number, Arc::clone(&close));
+        state.standings.insert(number, Standing::Unauthenticated { since: number });
+        state.unauthenticated.insert(number, Arc::clone(&close));
         drop(state);
         let all = Arc::clone(self);
-        Place(Peer { one: Arc::new(One { all, number, close, known: Notify::new() }) })
+        ConnectionGuard(Peer { one: Arc::new(One { all, number, close, known: Notify::new() }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -95,28 +95,28 @@ impl State {
         self.last_number
     }
 
-    /// Tells whether there is room. Where there is none, the client that has been silent for longest has to go: a stranger, or one
-    /// that could be anyone.
+    /// Returns whether there is room. If not, the connection that has been idle for longest is closed, first among those that have not
+    /// authenticated.
     fn makes_room(&mut self, limits: &Limits) -> bool {
         let is_full = self.standings.len() >= limits.connections;
-        if is_full || self.strangers.len() >= limits.strangers {
-            let stranger = self.strangers.pop_first();
-            let silent = stranger.or_else(|| self.idle.pop_first().filter(|_| is_full));
-            if let Some((_, close)) = silent {
+        if is_full || self.unauthenticated.len() >= limits.unauthenticated {
+            let first = self.unauthenticated.pop_first();
+            let closed = first.or_else(|| self.idle.pop_first().filter(|_| is_full));
+            if let Some((_, close)) = closed {
                 close.notify_one();
             }
         }
-        // The place of who has to go is free once it has gone.
+        // There is room once that connection has ended.
         !is_full
     }
 
-    /// Gives a connection another standing.
+    /// Changes the standing of a connection.
     fn change(&mut self, one: &One, to: impl FnOnce(&mut Self, Standing) -> Standing) {
         let Some(from) = self.standings.get(&one.number).copied() else { return };
         match from {
-            Standing::Stranger { since } => drop(self.strangers.remove(&since)),
+            Standing::Unauthenticated { since } => drop(self.unauthenticated.remove(&since)),
             Standing::Idle { since } => drop(self.idle.remove(&since)),
-            Standing::Busy { .. } | Standing::Settled => {}
+            Standing::Busy { .. } | Standing::Permanent => {}
         }
         let to = to(self, from);
         if let Standing::Idle { since } = to {
@@ -127,36 +127,38 @@ impl State {
 }
 
 impl Peer {
-    /// Notes that the service knows who this is: the connection never has to make room for another.
+    /// Marks the client as authenticated: its connection is never closed to make room for another.
     pub fn is_known(&self) {
-        self.settle();
+        self.make_permanent();
         self.one.known.notify_one();
     }
 
-    /// Notes that the listener has no more to do with the connection.
-    pub(super) fn settle(&self) {
-        self.one.all.state().change(&self.one, |_, _| Standing::Settled);
+    /// Excludes the connection from those that are closed to make room.
+    pub(super) fn make_permanent(&self) {
+        self.one.all.state().change(&self.one, |_, _| Standing::Permanent);
     }
 
-    /// Waits until the connection has to go: to make room, or because the client remained a stranger for too long.
-    pub(super) async fn closed(&self, stranger_for: Duration) {
+    /// Waits until the connection has to be closed: to make room, or because its client has not authenticated in time.
+    pub(super) async fn closed(&self, authentication_timeout: Duration) {
         tokio::select! {
             () = self.one.close.notified() => return,
-            () = tokio::time::sleep(stranger_for) => return,
+            () = tokio::time::sleep(authentication_timeout) => return,
             () = self.one.known.notified() => {}
         }
         self.one.close.notified().await;
     }
 
-    /// Notes a request, until what this returns is dropped.
+    /// Counts a request until the returned guard is dropped.
     pub(super) fn begin_request(&self, known: Known) -> UnderWay {
         if known == Known::ByService {
             return UnderWay(None);
         }
         self.one.all.state().change(&self.one, |_, standing| match standing {
-            Standing::Stranger { .. } | Standing::Idle { .. } => Standing::Busy { requests: 1 },
+            Standing::Unauthenticated { .. } | Standing::Idle { .. } => {
+                Standing::Busy { requests: 1 }
+            }
             Standing::Busy { requests } => Standing::Busy { requests: requests + 1 },
-            Standing::Settled => Standing::Settled,
+            Standing::Permanent => Standing::Permanent,
         });
         self.one.known.notify_one();
         UnderWay(Some(self.clone()))
@@ -166,23 +168,25 @@ impl Peer {
         self.one.all.state().change(&self.one, |state, standing| match standing {
             Standing::Busy { requests: 0 | 1 } => Standing::Idle { since: state.number() },
             Standing::Busy { requests } => Standing::Busy { requests: requests - 1 },
-            Standing::Stranger { .. } | Standing::Idle { .. } | Standing::Settled => standing,
+            Standing::Unauthenticated { .. } | Standing::Idle { .. } | Standing::Permanent => {
+                standing
+            }
         });
     }
 }
 
-impl Place {
+impl ConnectionGuard {
     pub(super) fn peer(&self) -> Peer {
         self.0.clone()
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let one = &self.0.one;
         // Out of the order of who goes first, and then out of everything.
         let mut state = one.all.state();
-        state.change(one, |_, _| Standing::Settled);
+        state.change(one, |_, _| Standing::Permanent);
         state.standings.remove(&one.number);
         drop(state);
         one.all.freed.notify_one();

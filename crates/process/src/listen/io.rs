@@ -1,4 +1,4 @@
-//! A connection's stream, which has its place among the connections for as long as anyone holds it.
+//! The stream of a connection, which counts as one until it is dropped.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,17 +7,17 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::connections::Place;
+use super::connections::ConnectionGuard;
 
-/// A stream with its place. Also a protocol that HTTP was upgraded to holds both.
+/// A stream that counts as a connection. A protocol that HTTP was upgraded to holds it too.
 pub(super) struct Held {
     stream: TcpStream,
-    _place: Place,
+    _guard: ConnectionGuard,
 }
 
 impl Held {
-    pub(super) fn new(stream: TcpStream, place: Place) -> Self {
-        Self { stream, _place: place }
+    pub(super) fn new(stream: TcpStream, guard: ConnectionGuard) -> Self {
+        Self { stream, _guard: guard }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who is served, who waits, and who goes?
+//! Tests of the limits on connections.
 
 use std::net::SocketAddr;
 
@@ -12,8 +12,8 @@ use super::*;
 
 const LIMITS: Limits = Limits {
     connections: 16,
-    strangers: 8,
-    stranger_for: Duration::from_secs(600),
+    unauthenticated: 8,
+    authenticate_within: Duration::from_secs(600),
     body_within: Some(Duration::from_millis(100)),
     finish_within: Duration::ZERO,
 };
@@ -47,7 +47,7 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Opens so many connections on which nothing is ever said.
+    /// Opens `count` connections on which nothing is sent.
     async fn silent(&self, count: usize) -> Vec<TcpStream> {
         let mut all = Vec::new();
         for _ in 0..count {
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// Says what was said. Who has the token is known.
+/// Returns the body of the request. A client with a token is known.
 async fn echo(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.headers().contains_key(header::AUTHORIZATION) {
         request.extensions().get::<Peer>().unwrap().is_known();
@@ -73,20 +73,20 @@ async fn echo(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, In
     })
 }
 
-/// Sends a request, and returns the answer as it came; empty where the connection was closed.
-async fn ask(stream: &mut TcpStream, path: &str, said: &str) -> String {
-    let length = said.len();
+/// Sends a request with credentials, and returns the response as text; empty if the connection was closed.
+async fn post(stream: &mut TcpStream, path: &str, body: &str) -> String {
+    let length = body.len();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: known\r\ncontent-length: {length}\r\n\r\n"
     );
-    send(stream, &format!("{head}{said}")).await
+    send(stream, &format!("{head}{body}")).await
 }
 
-/// Sends a request that does not say from whom it is.
-async fn whisper(stream: &mut TcpStream, said: &str) -> String {
-    let length = said.len();
+/// Sends a request without credentials.
+async fn post_anonymously(stream: &mut TcpStream, body: &str) -> String {
+    let length = body.len();
     let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
-    send(stream, &format!("{head}{said}")).await
+    send(stream, &format!("{head}{body}")).await
 }
 
 async fn send(stream: &mut TcpStream, text: &str) -> String {
@@ -107,11 +107,11 @@ async fn is_closed(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn silent_clients_do_not_keep_out_one_that_speaks() {
+async fn idle_connections_do_not_block_a_client_that_sends_a_request() {
     for known in [Known::ByRequest, Known::ByService] {
         let server = Server::start(LIMITS, known).await;
         let mut silent = server.silent(100).await;
-        let answer = ask(&mut server.connect().await, "/", "hello").await;
+        let answer = post(&mut server.connect().await, "/", "hello").await;
         assert!(answer.ends_with("hello"), "{known:?}: {answer}");
         // The one that has been silent for longest goes first.
         is_closed(&mut silent[0]).await;
@@ -119,54 +119,54 @@ async fn silent_clients_do_not_keep_out_one_that_speaks() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_known_never_makes_room_for_strangers() {
+async fn a_client_that_is_known_is_never_closed_to_make_room() {
     let server = Server::start(LIMITS, Known::ByService).await;
     let mut honest = server.connect().await;
-    assert!(ask(&mut honest, "/", "first").await.ends_with("first"));
+    assert!(post(&mut honest, "/", "first").await.ends_with("first"));
     let _silent = server.silent(100).await;
-    assert!(ask(&mut server.connect().await, "/", "other").await.ends_with("other"));
-    assert!(ask(&mut honest, "/", "second").await.ends_with("second"));
+    assert!(post(&mut server.connect().await, "/", "other").await.ends_with("other"));
+    assert!(post(&mut honest, "/", "second").await.ends_with("second"));
 }
 
 #[tokio::test]
-async fn a_client_that_the_service_refuses_remains_a_stranger() {
+async fn a_client_that_the_service_rejects_stays_unknown() {
     let server = Server::start(LIMITS, Known::ByService).await;
     let request = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut refused = server.connect().await;
     assert!(send(&mut refused, request).await.starts_with("HTTP/1.1 200"));
-    let _silent = server.silent(LIMITS.strangers).await;
-    assert!(ask(&mut server.connect().await, "/", "honest").await.ends_with("honest"));
+    let _silent = server.silent(LIMITS.unauthenticated).await;
+    assert!(post(&mut server.connect().await, "/", "honest").await.ends_with("honest"));
     is_closed(&mut refused).await;
 }
 
 #[tokio::test]
-async fn where_anyone_may_ask_the_longest_idle_client_makes_room_when_there_is_none() {
+async fn with_anonymous_clients_the_longest_idle_connection_is_closed_at_the_limit() {
     let server = Server::start(LIMITS, Known::ByRequest).await;
     let mut idle = Vec::new();
     for _ in 0..LIMITS.connections {
         let mut stream = server.connect().await;
-        assert!(whisper(&mut stream, "here").await.ends_with("here"));
+        assert!(post_anonymously(&mut stream, "here").await.ends_with("here"));
         idle.push(stream);
     }
-    assert!(whisper(&mut server.connect().await, "new").await.ends_with("new"));
+    assert!(post_anonymously(&mut server.connect().await, "new").await.ends_with("new"));
     is_closed(&mut idle[0]).await;
-    assert!(whisper(&mut idle[LIMITS.connections - 1], "again").await.ends_with("again"));
+    assert!(post_anonymously(&mut idle[LIMITS.connections - 1], "again").await.ends_with("again"));
 }
 
 #[tokio::test]
-async fn when_everyone_is_known_the_next_one_waits_until_somebody_leaves() {
+async fn when_all_connections_are_known_the_next_one_waits_for_a_free_place() {
     let limits = Limits { connections: 4, ..LIMITS };
     let server = Server::start(limits, Known::ByService).await;
     let mut known = Vec::new();
     for _ in 0..limits.connections {
         let mut stream = server.connect().await;
-        assert!(ask(&mut stream, "/", "here").await.ends_with("here"));
+        assert!(post(&mut stream, "/", "here").await.ends_with("here"));
         known.push(stream);
     }
     let mut next = server.connect().await;
-    let waiting = tokio::spawn(async move { ask(&mut next, "/", "in").await });
+    let waiting = tokio::spawn(async move { post(&mut next, "/", "in").await });
     for stream in &mut known {
-        assert!(ask(stream, "/", "still here").await.ends_with("still here"));
+        assert!(post(stream, "/", "still here").await.ends_with("still here"));
     }
     assert!(!waiting.is_finished());
     drop(known.pop());
@@ -174,17 +174,20 @@ async fn when_everyone_is_known_the_next_one_waits_until_somebody_leaves() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_closed_after_its_time_whatever_of_a_head_it_has_sent() {
-    let limits = Limits { stranger_for: Duration::from_millis(50), ..LIMITS };
+async fn an_unknown_connection_is_closed_at_its_deadline_even_with_a_partial_head() {
+    let limits = Limits { authenticate_within: Duration::from_millis(50), ..LIMITS };
     let server = Server::start(limits, Known::ByRequest).await;
     let (mut silent, mut slow) = (server.connect().await, server.connect().await);
     slow.write_all(b"GET / HTTP/1.1\r\nhost: loc").await.unwrap();
     is_closed(&mut silent).await;
     is_closed(&mut slow).await;
     let mut known = server.connect().await;
-    assert!(ask(&mut known, "/", "quick").await.ends_with("quick"));
-    tokio::time::sleep(limits.stranger_for * 4).await;
-    assert!(ask(&mut known, "/", "later").await.ends_with("later"), "it is no stranger");
+    assert!(post(&mut known, "/", "quick").await.ends_with("quick"));
+    tokio::time::sleep(limits.authenticate_within * 4).await;
+    assert!(
+        post(&mut known, "/", "later").await.ends_with("later"),
+        "the connection is still known"
+    );
 }
 
 #[tokio::test]
@@ -199,9 +202,9 @@ async fn a_body_that_takes_too_long_is_given_up() {
 async fn a_handler_that_panics_answers_500_and_its_connection_goes_on() {
     let server = Server::start(LIMITS, Known::ByRequest).await;
     let mut stream = server.connect().await;
-    let answer = ask(&mut stream, "/panic", "").await;
+    let answer = post(&mut stream, "/panic", "").await;
     assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
-    assert!(ask(&mut stream, "/", "well").await.ends_with("well"));
+    assert!(post(&mut stream, "/", "well").await.ends_with("well"));
 }
 
 #[tokio::test(start_paused = true)]

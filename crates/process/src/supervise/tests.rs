@@ -1,4 +1,4 @@
-//! What happens to tasks that do not keep running?
+//! Tests of tasks that end or panic.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_panics_is_started_anew_and_is_a_problem_until_it_keeps_running() {
+async fn a_task_that_panics_is_restarted_and_reported_until_it_keeps_running() {
     let supervisor = Supervisor::new();
     let starts = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&starts);
@@ -71,7 +71,7 @@ async fn a_thread_that_panics_ends_the_process() {
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_wants_any_more_is_no_problem() {
+async fn a_dropped_task_is_not_reported_as_a_problem() {
     let supervisor = Supervisor::new();
     let (sender, mut receiver) = tokio::sync::mpsc::channel::<()>(1);
     let task = supervisor.spawn_critical("events", async move { sender.closed().await });
@@ -80,13 +80,13 @@ async fn a_task_that_nobody_wants_any_more_is_no_problem() {
     let task = supervisor.spawn_critical("pods", std::future::ready(()));
     task.finished().await;
     supervisor.stop();
-    let _told = supervisor.spawn("nodes", || std::future::ready(()));
+    let _task = supervisor.spawn("nodes", || std::future::ready(()));
     tokio::task::yield_now().await;
     assert_eq!(supervisor.problems(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_with_an_end_is_done_again_until_it_gets_there() {
+async fn work_is_repeated_until_it_completes() {
     let supervisor = Supervisor::new();
     let starts = AtomicU32::new(0);
     let work = || async {
@@ -94,18 +94,18 @@ async fn work_with_an_end_is_done_again_until_it_gets_there() {
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(start >= 2, "start {start} is unlucky");
     };
-    let seen = async {
+    let logged = async {
         until(|| !supervisor.problems().is_empty()).await;
         supervisor.problems()
     };
-    let ((), seen) = tokio::join!(supervisor.complete("deletion", work), seen);
-    assert_eq!(seen, ["deletion ended unexpectedly: it panicked: start 0 is unlucky"]);
+    let ((), logged) = tokio::join!(supervisor.complete("deletion", work), logged);
+    assert_eq!(logged, ["deletion ended unexpectedly: it panicked: start 0 is unlucky"]);
     assert_eq!(starts.load(Ordering::Relaxed), 3);
     assert_eq!(supervisor.problems(), Vec::<String>::new(), "it is done");
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_with_an_end_that_nobody_waits_for_any_more_is_no_problem() {
+async fn cancelled_work_is_not_reported_as_a_problem() {
     let supervisor = Supervisor::new();
     let forever = supervisor.complete("deletion", || async { panic!("no luck") });
     assert!(tokio::time::timeout(Duration::from_secs(5), forever).await.is_err());

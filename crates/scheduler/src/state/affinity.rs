@@ -1,4 +1,4 @@
-//! How many pods on each node match a preferred affinity term.
+//! The number of pods on each node that match a preferred affinity term.
 //!
 //! A term is counted over all pods when a pending pod first has it; from then on each pod that comes or goes changes the count. So a
 //! batch costs the same however many pods there are.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1 as core;
 use tokio::time::Instant;
 
 use super::ClusterState;
+use crate::preemption;
 use crate::storage;
 use crate::watched_pod::{ScheduledCondition, WatchedPod};
 use crate::watches::Delta;
@@ -47,6 +48,10 @@ pub(crate) struct PendingPod {
     version: u64,
     pub(crate) resource_version: Option<String>,
     pub(crate) condition: Option<ScheduledCondition>,
+    /// It waits until there is room, whatever its priority is.
+    pub(crate) never_preempts: bool,
+    /// The node on which room is being made for it.
+    pub(crate) nominated: Option<Box<str>>,
 }
 
 impl CachedPod {
@@ -86,6 +91,7 @@ impl CachedPod {
             pending.version = version;
             pending.resource_version = watched.metadata.resource_version.clone();
             pending.condition = watched.scheduled.clone();
+            pending.nominated = watched.nominated.clone();
         }
         self.pod.scheduling = scheduling(pending);
     }
@@ -124,7 +130,8 @@ impl ClusterState {
             let old = self.pods.get_mut(key).and_then(|cached| cached.pending.take());
             if let (Some(old), Some(new)) = (old, &mut read.pending) {
                 let preferences = std::mem::take(&mut new.preferences);
-                **new = PendingPod { preferences, ..*old };
+                let never_preempts = new.never_preempts;
+                **new = PendingPod { preferences, never_preempts, ..*old };
             }
             read.update(watched, &self.scheduler_name);
             return self.replace_pod(key, read);
@@ -151,7 +158,9 @@ impl ClusterState {
         let pod = storage::read_pod(&object, &volumes);
         let pending = watched.is_unbound(&self.scheduler_name).then(|| {
             let preferences = api::nodes::preferences(&object);
-            Box::new(PendingPod { preferences, ..PendingPod::default() })
+            let policy = object.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
+            let never_preempts = policy == Some("Never");
+            Box::new(PendingPod { preferences, never_preempts, ..PendingPod::default() })
         });
         object.metadata.managed_fields = None;
         Some(CachedPod {
@@ -201,7 +210,15 @@ impl ClusterState {
     fn detach(&mut self, key: &Key) -> Option<CachedPod> {
         let cached = self.pods.remove(key)?;
         self.constrained_pods -= usize::from(is_constrained(&cached.pod.spec));
+        self.nominated.remove(key);
         if let Some(node) = cached.node() {
+            let priority = preemption::priority(&cached.pod);
+            if let Some(count) = self.priorities.get_mut(&priority) {
+                *count -= 1;
+                if *count == 0 {
+                    self.priorities.remove(&priority);
+                }
+            }
             self.affinity.remove(&cached.pod, node, &self.namespaces);
             if let Some(usage) = self.usage.get_mut(node) {
                 usage.remove(&cached.pod.spec);
@@ -213,16 +230,20 @@ impl ClusterState {
         Some(cached)
     }
 
-    /// Puts a pod into the cache and all sums, and queues it if it is to be decided.
+    /// Adds a pod to the cache and all sums, and queues it if it is pending.
     fn attach(&mut self, key: &Key, cached: CachedPod) {
         self.constrained_pods += usize::from(is_constrained(&cached.pod.spec));
         if let Some(node) = cached.node() {
+            *self.priorities.entry(preemption::priority(&cached.pod)).or_default() += 1;
             self.affinity.add(&cached.pod, node, &self.namespaces);
             self.usage.entry(node.into()).or_default().add(&cached.pod.spec);
         }
         match &cached.pending {
             Some(pending) if pending.is_schedulable && pending.assumed.is_none() => {
                 self.queue.add(key);
+                if pending.nominated.is_some() {
+                    self.nominated.insert(key.clone());
+                }
             }
             Some(_) | None => self.queue.remove(key),
         }
@@ -268,6 +289,7 @@ impl ClusterState {
                     pending.version = version;
                     pending.resource_version = answer.metadata.resource_version;
                     pending.condition = answer.scheduled;
+                    pending.nominated = answer.nominated;
                 }
             }
             WriteOutcome::Failed => {

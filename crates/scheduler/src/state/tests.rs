@@ -42,6 +42,7 @@ fn synced(nodes: &[Value], pods: &[Value]) -> ClusterState {
     state.handle(WatchEvent::Volume(Event::InitDone.into()));
     state.handle(WatchEvent::StorageClass(Event::InitDone.into()));
     state.handle(WatchEvent::CsiNode(Event::InitDone.into()));
+    state.handle(WatchEvent::Budget(Event::InitDone.into()));
     state.handle(WatchEvent::Node(Event::Init.into()));
     nodes.iter().for_each(|n| state.handle(WatchEvent::Node(Event::InitApply(parse(n)).into())));
     state.handle(WatchEvent::Node(Event::InitDone.into()));
@@ -65,7 +66,7 @@ fn apply(state: &mut ClusterState, pod: &Value) {
 fn decided(writes: &[PodWrite]) -> Vec<(String, String)> {
     let text = |write: &PodWrite| match write {
         PodWrite::Bind { node, .. } => node.to_string(),
-        PodWrite::MarkUnschedulable { message, .. } => message.clone(),
+        PodWrite::MarkUnschedulable { why, .. } => why.message.clone(),
     };
     writes.iter().map(|write| (write.pod().key.name.to_string(), text(write))).collect()
 }
@@ -243,4 +244,59 @@ fn preferred_affinity_follows_pods_that_come_and_go() {
     }
     apply(&mut state, &near("three"));
     assert_eq!(decided(&state.schedule()), placed("three", "a"), "of equals, the first by name");
+}
+
+fn with_priority(mut pod: Value, priority: i32) -> Value {
+    pod["spec"]["priority"] = priority.into();
+    pod
+}
+
+/// Returns the nominated node and the victims of the only write.
+fn preempted(writes: &[PodWrite]) -> (Option<&str>, Vec<&str>) {
+    let [PodWrite::MarkUnschedulable { why, .. }] = writes else { panic!("{writes:?}") };
+    let victims = why.victims.iter().map(|victim| &*victim.key.name).collect();
+    (why.nominated.as_deref(), victims)
+}
+
+#[test]
+fn a_preempted_pods_room_is_reserved_for_the_preemptor() {
+    let low = pod("low", "1", Some("a"));
+    let mut state = synced(&[node("a", "1")], std::slice::from_ref(&low));
+    apply(&mut state, &with_priority(pod("high", "2", None), 10));
+    let writes = state.schedule();
+    assert_eq!(preempted(&writes), (Some("a"), vec!["low"]));
+    assert!(state.schedule().is_empty(), "it is done once");
+
+    // The victim takes its time.
+    let mut ending = low;
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    apply(&mut state, &ending);
+    let mut nominated = with_priority(pod("high", "2", None), 10);
+    nominated["metadata"]["resourceVersion"] = "5".into();
+    nominated["status"] = json!({"nominatedNodeName": "a"});
+    let answer: WatchedPod = serde_json::from_str(&nominated.to_string()).unwrap();
+    state.complete(&writes[0], WriteOutcome::Marked(Box::new(answer)));
+    apply(&mut state, &nominated);
+    state.queue.activate_unschedulable();
+    assert_eq!(preempted(&state.schedule()), (Some("a"), Vec::new()), "it waits");
+
+    // A pod that comes now, and would fit, does not get the room.
+    state.handle(WatchEvent::Pod(Event::Delete(parse(&ending)).into()));
+    let writes = {
+        apply(&mut state, &pod("late", "3", None));
+        state.schedule()
+    };
+    let late: Vec<_> = decided(&writes).into_iter().filter(|(name, _)| name == "late").collect();
+    assert_eq!(late[0].1, "0/1 nodes are available: 1 Insufficient cpu.");
+}
+
+#[test]
+fn no_pod_is_preempted_by_a_pod_that_never_preempts_or_is_no_more_important() {
+    let mut state = synced(&[node("a", "1")], &[with_priority(pod("low", "1", Some("a")), 5)]);
+    apply(&mut state, &with_priority(pod("same", "2", None), 5));
+    assert_eq!(preempted(&state.schedule()), (None, Vec::new()));
+    let mut never = with_priority(pod("never", "3", None), 10);
+    never["spec"]["preemptionPolicy"] = "Never".into();
+    apply(&mut state, &never);
+    assert_eq!(preempted(&state.schedule()), (None, Vec::new()));
 }

@@ -1,4 +1,4 @@
-//! What the pods of a node take, added up.
+//! The sum of the requests of a node's pods.
 
 use decide::nodes::{HostPort, Pod, PodSpec, Resources, Scheduling};
 

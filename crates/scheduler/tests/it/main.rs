@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod faults;
+mod preemption;
 mod real;
 
 use std::time::Duration;

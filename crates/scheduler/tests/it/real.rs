@@ -16,7 +16,7 @@ use crate::{node, node_name, pod, unschedulable, wait_for_event, wait_for_pod};
 /// The key of the label and the taint of this test's nodes. The value is different in each run.
 const KEY: &str = "plimsoll.dev/scheduler-test";
 
-/// Connects to the real API server; `None`, with a line that says so, where there is none.
+/// Connects to the real API server; `None`, with a line on stderr, where there is none.
 async fn connect() -> Option<Client> {
     let Some(path) = std::env::var_os("PLIMSOLL_TEST_KUBECONFIG") else {
         let missing = "skipped: PLIMSOLL_TEST_KUBECONFIG is not set; `cargo xtask test` sets it";

@@ -1,39 +1,39 @@
-//! What turns one object into another, as a JSON Patch?
+//! The JSON Patch between two objects.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// Lists the changes. A list or a value that differs is set as a whole.
+/// Returns the operations that change `old` into `new`. A list or a value that differs is replaced as a whole.
 pub(super) fn between(old: &Value, new: &Value) -> Vec<Value> {
     let mut changes = Vec::new();
     match (old, new) {
-        (Value::Object(old), Value::Object(new)) => objects(old, new, "", &mut changes),
+        (Value::Object(old), Value::Object(new)) => diff_objects(old, new, "", &mut changes),
         _ => changes.push(json!({"op": "add", "path": "", "value": new})),
     }
     changes
 }
 
-/// Writes a patch the way a review carries it.
+/// Encodes a patch as an AdmissionReview carries it.
 pub(super) fn encode(changes: &[Value]) -> String {
     STANDARD.encode(Value::from(changes).to_string())
 }
 
-fn objects(
+fn diff_objects(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
     path: &str,
     changes: &mut Vec<Value>,
 ) {
     for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        changes.push(json!({"op": "remove", "path": step(path, name)}));
+        changes.push(json!({"op": "remove", "path": child_path(path, name)}));
     }
     for (name, value) in new {
-        let path = step(path, name);
+        let path = child_path(path, name);
         match (old.get(name), value) {
-            (Some(there), value) if there == value => {}
-            (Some(Value::Object(there)), Value::Object(value)) => {
-                objects(there, value, &path, changes);
+            (Some(current), value) if current == value => {}
+            (Some(Value::Object(current)), Value::Object(value)) => {
+                diff_objects(current, value, &path, changes);
             }
             (Some(_) | None, value) => {
                 changes.push(json!({"op": "add", "path": path, "value": value}));
@@ -42,7 +42,7 @@ fn objects(
     }
 }
 
-fn step(path: &str, name: &str) -> String {
+fn child_path(path: &str, name: &str) -> String {
     format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_changed_where_it_differs() {
+    fn only_differing_fields_are_patched() {
         let old = json!({"a": {"x/y": 1, "gone": 2, "same": [1]}, "b": [1]});
         let new = json!({"a": {"x/y": 3, "same": [1], "new": {}}, "b": [2]});
         assert_eq!(

@@ -1,11 +1,11 @@
-//! The answer to an allocation: the game server that was allocated.
+//! The status of an allocation: the game server that was allocated.
 
 use std::collections::BTreeMap;
 
 use api::allocation::{AllocationState, GameServerAllocationStatus, GameServerMetadata};
 use cluster::CachedGameServer;
 
-/// Returns the answer for the caller that got this server.
+/// Returns the status of an allocation that got this server.
 pub(super) fn allocated(server: &CachedGameServer) -> GameServerAllocationStatus {
     let metadata = &server.object.metadata;
     let status = server.object.status.clone().unwrap_or_default();
@@ -27,7 +27,7 @@ pub(super) fn allocated(server: &CachedGameServer) -> GameServerAllocationStatus
     }
 }
 
-/// Returns an answer without a game server.
+/// Returns a status without a game server.
 pub(super) fn without_server(state: AllocationState) -> GameServerAllocationStatus {
     GameServerAllocationStatus { state, ..GameServerAllocationStatus::default() }
 }
@@ -63,7 +63,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_has_what_players_and_matchmakers_need() {
+    fn a_status_has_the_name_address_ports_and_counters_of_the_server() {
         let answer = allocated(&server("a", "7", "Allocated"));
         assert_eq!(answer.state, AllocationState::Allocated);
         assert_eq!((answer.game_server_name.as_str(), answer.address.as_str()), ("a", "10.0.0.1"));

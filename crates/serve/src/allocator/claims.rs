@@ -1,7 +1,7 @@
 //! The index that requests choose from, and the claims on game servers whose writes are in flight.
 //!
 //! The table follows the cache of game servers and adds what only the allocator knows: the projection of each choice, and the callers
-//! that wait for each write. It does no I/O and reads no clock, so that each rule below is a test:
+//! that wait for each write. It does no I/O and reads no clock, so that each rule below can be tested:
 //!
 //! - A server that was chosen is projected in the index at once: a Ready one is not chosen again, and one with room for
 //!   more is chosen with the room that will be left.
@@ -31,8 +31,8 @@ pub(super) struct ClaimTable {
 struct Entry {
     server: Arc<CachedGameServer>,
     in_flight: Option<InFlightWrite>,
-    /// A write to it failed without an answer, or was refused: it is not chosen until it is observed again.
-    is_withheld: bool,
+    /// The last write failed or has an unknown outcome: the server is not chosen until it is observed again.
+    is_quarantined: bool,
 }
 
 /// A write in flight.
@@ -54,11 +54,11 @@ pub(super) struct Claim {
 /// The outcome of a claim.
 #[derive(Clone, Debug)]
 pub(super) enum ClaimOutcome {
-    /// The server is allocated to the caller, and is now like this.
+    /// The server is allocated to the caller; this is its current state.
     Won(Arc<CachedGameServer>),
-    /// Another write was faster: choose again.
+    /// Another write came first: choose again.
     Lost,
-    /// The API refused, or did not answer.
+    /// The API rejected the write, or did not respond.
     Failed(Arc<kube::Error>),
 }
 
@@ -70,34 +70,34 @@ pub(super) struct PendingWrite {
 
 /// The outcome of a write.
 pub(super) enum WriteOutcome {
-    /// It succeeded, or another one came first: the server is now like this, and the cache has been told.
+    /// It succeeded, or another one came first: this is the current server, which the cache has as well.
     Observed(Arc<CachedGameServer>),
     /// The server no longer exists.
     Gone,
-    /// It may have succeeded or not, or never will.
+    /// It may have succeeded.
     Unknown,
     /// It was not sent, since no claim was left.
     NotSent,
 }
 
 impl ClaimTable {
-    /// Takes in a server that the cache or the answer to a write has.
+    /// Updates a server from the cache or from the response to a write.
     pub(super) fn observe(&mut self, server: Arc<CachedGameServer>) {
         let key = key(&server.view);
         match self.servers.get_mut(&key) {
             Some(entry) if !is_newer(&server, &entry.server) => {}
             Some(entry) => {
                 entry.server = server;
-                entry.is_withheld = false;
+                entry.is_quarantined = false;
                 match &mut entry.in_flight {
                     // The index keeps the projection until the write is complete.
                     Some(write) => write.is_deleted = false,
-                    None => show(&mut self.index, &self.unready_nodes, &entry.server.view),
+                    None => update_index(&mut self.index, &self.unready_nodes, &entry.server.view),
                 }
             }
             None => {
-                show(&mut self.index, &self.unready_nodes, &server.view);
-                let entry = Entry { server, in_flight: None, is_withheld: false };
+                update_index(&mut self.index, &self.unready_nodes, &server.view);
+                let entry = Entry { server, in_flight: None, is_quarantined: false };
                 self.servers.insert(key, entry);
             }
         }
@@ -112,37 +112,37 @@ impl ClaimTable {
         }
         match &mut entry.in_flight {
             Some(write) => write.is_deleted = true,
-            None => self.forget(&key),
+            None => self.remove_entry(&key),
         }
     }
 
-    /// Lets servers be chosen again whose writes had an unknown outcome: a list has shown that they are as they were.
-    pub(super) fn restore_withheld(&mut self) {
-        for entry in self.servers.values_mut().filter(|entry| entry.is_withheld) {
-            entry.is_withheld = false;
-            show(&mut self.index, &self.unready_nodes, &entry.server.view);
+    /// Lets quarantined servers be chosen again: a list has shown that they are unchanged.
+    pub(super) fn release_quarantined(&mut self) {
+        for entry in self.servers.values_mut().filter(|entry| entry.is_quarantined) {
+            entry.is_quarantined = false;
+            update_index(&mut self.index, &self.unready_nodes, &entry.server.view);
         }
     }
 
-    /// Notes whether a node is ready. The game servers of one that is not are not chosen until it is ready again; that costs no write, so
-    /// that a node that flickers changes nothing else.
+    /// Records whether a node is ready. Game servers of an unready node are not chosen until it is ready again. That needs no write, so
+    /// a flapping node has no other effect.
     pub(super) fn set_node_ready(&mut self, node: &str, is_ready: bool) {
         let nodes = &mut self.unready_nodes;
-        let is_news = if is_ready { nodes.remove(node) } else { nodes.insert(node.into()) };
-        if !is_news {
+        let has_changed = if is_ready { nodes.remove(node) } else { nodes.insert(node.into()) };
+        if !has_changed {
             return;
         }
         if !is_ready {
             self.index.forget_node(node);
         }
-        let there = self.servers.values().filter(|entry| *entry.server.view.node == *node);
+        let on_node = self.servers.values().filter(|entry| *entry.server.view.node == *node);
         // The index keeps the projection of a server that is being written until the write is complete.
-        for entry in there.filter(|entry| entry.in_flight.is_none() && !entry.is_withheld) {
-            show(&mut self.index, &self.unready_nodes, &entry.server.view);
+        for entry in on_node.filter(|entry| entry.in_flight.is_none() && !entry.is_quarantined) {
+            update_index(&mut self.index, &self.unready_nodes, &entry.server.view);
         }
     }
 
-    /// Finds a server for a claim, passing over the first `skip` that match. Returns the write to send if none is in flight to that
+    /// Finds a server for a claim, skipping the first `skip` that match. Returns the write to send if none is in flight to that
     /// server; otherwise the claim waits for the one that is.
     ///
     /// # Errors
@@ -177,12 +177,12 @@ impl ClaimTable {
     }
 
     /// Whether the table has a newer version of a server, or the server is gone.
-    pub(super) fn knows_newer(&self, server: &CachedGameServer) -> bool {
+    pub(super) fn has_newer(&self, server: &CachedGameServer) -> bool {
         let known = self.servers.get(&key(&server.view));
         known.is_none_or(|known| is_newer(&known.server, server))
     }
 
-    /// Takes in the outcome of a write. Returns the claims that have to choose again, and the next write for those that may stay.
+    /// Completes a write. Returns the claims that have to choose again, and the next write for those that still match.
     pub(super) fn complete_write(
         &mut self,
         base: &CachedGameServer,
@@ -203,18 +203,18 @@ impl ClaimTable {
         let is_changed = is_newer(&entry.server, base);
         if write.is_deleted || (is_gone && !is_changed) {
             let waiting = waiting.collect();
-            self.forget(&key);
+            self.remove_entry(&key);
             return (waiting, None);
         }
         if is_unknown && !is_changed {
-            entry.is_withheld = true;
+            entry.is_quarantined = true;
             self.index.remove(&key.namespace, &key.name);
             return (waiting.collect(), None);
         }
         let mut view = GameServer::clone(&entry.server.view);
         let (stay, leave): (Vec<_>, Vec<_>) =
             waiting.partition(|claim| join(&claim.request, &mut view, now));
-        show(&mut self.index, &self.unready_nodes, &view);
+        update_index(&mut self.index, &self.unready_nodes, &view);
         if stay.is_empty() {
             return (leave, None);
         }
@@ -222,7 +222,7 @@ impl ClaimTable {
         (leave, Some(PendingWrite { base: Arc::clone(&entry.server), claims: stay }))
     }
 
-    /// Whether a server was deleted while it is written.
+    /// Whether a server was deleted while a write to it is in flight.
     fn is_deleted(&self, key: &Key) -> bool {
         let write = self.servers.get(key).and_then(|entry| entry.in_flight.as_ref());
         write.is_some_and(|write| write.is_deleted)
@@ -230,41 +230,41 @@ impl ClaimTable {
 
     /// Chooses a server and projects what the request does to it.
     fn pick(&mut self, request: &Request, skip: usize, now: Timestamp) -> Option<Key> {
-        let passed = self.pass_over(request, skip);
+        let skipped = self.skip_first(request, skip);
         let picked = self.index.allocate(request, now);
         let picked = picked.map(|picked| key(picked.server));
-        passed.into_iter().for_each(|server| self.index.put(server));
+        skipped.into_iter().for_each(|server| self.index.put(server));
         picked
     }
 
-    /// Takes the first few servers out of the index that a request would get, as long as another that is as good is left.
-    fn pass_over(&mut self, request: &Request, skip: usize) -> Vec<GameServer> {
-        let mut passed: Vec<GameServer> = Vec::new();
+    /// Removes the first servers that match a request from the index, as long as another one matches the same selector.
+    fn skip_first(&mut self, request: &Request, skip: usize) -> Vec<GameServer> {
+        let mut skipped: Vec<GameServer> = Vec::new();
         let mut by = None;
-        while passed.len() < skip {
+        while skipped.len() < skip {
             let found = self.index.peek(request);
             let found = found.map(|(s, by)| (Arc::clone(&s.namespace), Arc::clone(&s.name), by));
             match found {
                 Some((namespace, name, selector)) if *by.get_or_insert(selector) == selector => {
-                    passed.extend(self.index.remove(&namespace, &name));
+                    skipped.extend(self.index.remove(&namespace, &name));
                 }
                 Some(_) | None => break,
             }
         }
         if skip > 0 && self.index.peek(request).map(|(_, selector)| selector) != by {
-            passed.pop().into_iter().for_each(|last| self.index.put(last));
+            skipped.pop().into_iter().for_each(|last| self.index.put(last));
         }
-        passed
+        skipped
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn remove_entry(&mut self, key: &Key) {
         self.servers.remove(key);
         self.index.remove(&key.namespace, &key.name);
     }
 }
 
-/// Puts a server where it can be chosen, unless its node is not ready.
-fn show(index: &mut Index, unready_nodes: &HashSet<Arc<str>>, view: &GameServer) {
+/// Adds a server to the index, unless its node is not ready.
+fn update_index(index: &mut Index, unready_nodes: &HashSet<Arc<str>>, view: &GameServer) {
     if unready_nodes.contains(&view.node) {
         index.remove(&view.namespace, &view.name);
     } else {
@@ -274,11 +274,11 @@ fn show(index: &mut Index, unready_nodes: &HashSet<Arc<str>>, view: &GameServer)
 
 /// Lets a request join the next write to a server, if the server still matches.
 fn join(request: &Request, server: &mut GameServer, now: Timestamp) -> bool {
-    let will_do = request.selectors.iter().any(|s| s.takes(&request.namespace, server));
-    if will_do {
+    let matches = request.selectors.iter().any(|s| s.takes(&request.namespace, server));
+    if matches {
         decide::allocation::apply(request, server, now);
     }
-    will_do
+    matches
 }
 
 fn key(server: &GameServer) -> Key {

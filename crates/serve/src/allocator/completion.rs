@@ -1,7 +1,7 @@
-//! Writes that are finished though their caller leaves.
+//! Writes that are finished even if their caller is cancelled.
 //!
-//! Half of a write is worse than none, since it cannot be known how far it came. As long as the caller stays, the write is part of the
-//! caller's own task; only when it leaves, the rest becomes a task of its own.
+//! A write that is abandoned has an unknown outcome. While the caller waits, the write runs in the caller's task; only when the caller is
+//! dropped, the rest is spawned.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_goes_on_without_its_caller() {
+    async fn dropped_work_is_finished() {
         let (go, wait) = oneshot::channel::<()>();
         let (done, is_done) = oneshot::channel();
         let mut work = RunToCompletion::new(async move {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panicked_is_not_taken_up_again() {
+    async fn work_that_panicked_is_not_polled_again() {
         let mut work = RunToCompletion::new(async { panic!("on purpose") });
         let polled = std::panic::AssertUnwindSafe(&mut work).catch_unwind().await;
         assert!(polled.is_err());

@@ -1,8 +1,8 @@
-//! The limit of concurrent allocations, fair between namespaces.
+//! The limit on concurrent allocations, fair between namespaces.
 //!
 //! A bounded number of allocations is in progress at a time. The others wait in a queue for each namespace, and the queues are served round
-//! robin, so that one namespace's storm delays no caller of another. A full queue rejects newcomers at once: a caller that learns that can
-//! go elsewhere, one that waits for long cannot.
+//! robin, so that a burst in one namespace delays no caller of another. A full queue rejects new requests at once, so that their callers can try
+//! elsewhere.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ impl Default for Bounds {
     }
 }
 
-/// Hands out a bounded number of permits, namespace by namespace.
+/// Issues a bounded number of permits, round robin between namespaces.
 pub(super) struct ConcurrencyLimit {
     inner: Arc<Mutex<Inner>>,
     bounds: Bounds,
@@ -42,7 +42,7 @@ struct Inner {
 
 /// The queue is full.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(super) struct QueueFull;
 
 /// Permits one allocation to be in progress, until it is dropped.
 pub(super) struct Permit(Option<Arc<Mutex<Inner>>>);
@@ -59,8 +59,8 @@ impl ConcurrencyLimit {
     }
 
     /// Waits for a permit. A caller that stops waiting leaves the queue.
-    pub(super) async fn acquire(&self, namespace: &Arc<str>) -> Result<Permit, Full> {
-        let place = {
+    pub(super) async fn acquire(&self, namespace: &Arc<str>) -> Result<Permit, QueueFull> {
+        let receiver = {
             let mut inner = lock(&self.inner);
             if inner.free > 0 {
                 inner.free -= 1;
@@ -69,7 +69,7 @@ impl ConcurrencyLimit {
             inner.queue(namespace, self.bounds)?
         };
         // The sender is dropped only together with the limit.
-        place.await.map_err(|_| Full)
+        receiver.await.map_err(|_| QueueFull)
     }
 }
 
@@ -78,8 +78,8 @@ impl Inner {
         &mut self,
         namespace: &Arc<str>,
         bounds: Bounds,
-    ) -> Result<oneshot::Receiver<Permit>, Full> {
-        // Callers that waited longest give up first, as a rule; the others that did are skipped when they are next.
+    ) -> Result<oneshot::Receiver<Permit>, QueueFull> {
+        // Callers that waited longest usually give up first; any others are skipped in `next`.
         while let Some(queue) = self.queues.get_mut(namespace)
             && queue.front().is_some_and(oneshot::Sender::is_closed)
         {
@@ -87,7 +87,7 @@ impl Inner {
             self.waiting -= 1;
         }
         if self.is_full(namespace, bounds) {
-            return Err(Full);
+            return Err(QueueFull);
         }
         let (sender, receiver) = oneshot::channel();
         let queue = self.queues.entry(Arc::clone(namespace)).or_default();
@@ -100,8 +100,8 @@ impl Inner {
     }
 
     fn is_full(&self, namespace: &Arc<str>, bounds: Bounds) -> bool {
-        let of_namespace = self.queues.get(namespace).map_or(0, VecDeque::len);
-        of_namespace >= bounds.waiting_per_namespace || self.waiting >= bounds.waiting
+        let in_namespace = self.queues.get(namespace).map_or(0, VecDeque::len);
+        in_namespace >= bounds.waiting_per_namespace || self.waiting >= bounds.waiting
     }
 
     /// Removes the caller that is next: the first of the next namespace.
@@ -115,7 +115,7 @@ impl Inner {
             } else {
                 self.round_robin.push_back(namespace);
             }
-            if let Some(next) = next.filter(|place| !place.is_closed()) {
+            if let Some(next) = next.filter(|sender| !sender.is_closed()) {
                 return Some(next);
             }
         }
@@ -136,7 +136,7 @@ impl Drop for Permit {
             let Some(next) = next else { return };
             match next.send(Permit(Some(Arc::clone(&limit)))) {
                 Ok(()) => return,
-                // The next caller gave up just now: the permit goes on from here, not from the drop of what came back.
+                // That caller has just given up: pass the permit to the next one here, not by dropping the returned permit.
                 Err(mut unused) => unused.0 = None,
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn namespaces_take_turns() {
+    async fn namespaces_are_served_round_robin() {
         let limit = limit(1, 100, 100);
         let (noisy, quiet): (Arc<str>, Arc<str>) = ("noisy".into(), "quiet".into());
         let mut holds = limit.acquire(&noisy).await.unwrap();
@@ -166,8 +166,8 @@ mod tests {
             .map(|_| ("noisy", Box::pin(limit.acquire(&noisy))))
             .chain([("quiet", Box::pin(limit.acquire(&quiet)))])
             .collect();
-        for (_, place) in &mut waiting {
-            assert!(place.now_or_never_mut().is_none(), "only one may be under way");
+        for (_, waiter) in &mut waiting {
+            assert!(waiter.now_or_never_mut().is_none(), "only one may be in progress");
         }
         let mut order = Vec::new();
         while !waiting.is_empty() {
@@ -175,16 +175,20 @@ mod tests {
             let (at, permit) = waiting
                 .iter_mut()
                 .enumerate()
-                .find_map(|(at, (_, place))| Some((at, place.now_or_never_mut()?)))
-                .expect("the place goes to someone");
+                .find_map(|(at, (_, waiter))| Some((at, waiter.now_or_never_mut()?)))
+                .expect("the permit goes to a waiting caller");
             order.push(waiting.remove(at).0);
             holds = permit.unwrap();
         }
-        assert_eq!(order[..3], ["noisy", "quiet", "noisy"], "ten of one do not hold up the other");
+        assert_eq!(
+            order[..3],
+            ["noisy", "quiet", "noisy"],
+            "one namespace does not delay the other"
+        );
     }
 
     #[tokio::test]
-    async fn a_full_queue_turns_newcomers_away_and_forgets_who_left() {
+    async fn a_full_queue_rejects_new_callers_until_waiting_ones_leave() {
         let limit = limit(1, 2, 3);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let holds = limit.acquire(&a).await.unwrap();
@@ -197,13 +201,13 @@ mod tests {
         assert!(limit.acquire(&b).await.is_err(), "three wait in all");
         drop(first);
         let mut fourth = Box::pin(limit.acquire(&a));
-        assert!(fourth.now_or_never_mut().is_none(), "who left makes room");
+        assert!(fourth.now_or_never_mut().is_none(), "a caller that left makes room");
         drop(holds);
-        assert!(second.now_or_never_mut().is_some(), "and is passed over");
+        assert!(second.now_or_never_mut().is_some(), "and is skipped");
     }
 
     #[tokio::test]
-    async fn a_place_that_nobody_waits_for_is_free_again() {
+    async fn a_permit_is_free_again_after_its_waiting_caller_left() {
         let limit = limit(1, 2, 2);
         let a: Arc<str> = "a".into();
         let holds = limit.acquire(&a).await.unwrap();

@@ -1,8 +1,7 @@
-//! How does `kubectl create -f gameserverallocation.yaml` get its answer?
+//! The API group `allocation.agones.dev`, for `kubectl create -f gameserverallocation.yaml`.
 //!
-//! The group `allocation.agones.dev` as an API server of its own: creating a GameServerAllocation is the request, and what
-//! comes back is the answer. Nothing is stored. The embedded engine hands the group to this service; on a cluster the
-//! API server does, as an aggregated API.
+//! Creating a GameServerAllocation allocates a game server, and the response has its status. Nothing is stored. The embedded
+//! engine delegates the group to this service; on a cluster the API server does, as an aggregated API.
 
 use api::allocation::{AllocationState, GameServerAllocation};
 use bytes::Bytes;
@@ -11,41 +10,41 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{Allocator, Refusal};
+use super::{AllocationError, Allocator};
 
 const GROUP: &str = "allocation.agones.dev";
 const VERSION: &str = "allocation.agones.dev/v1";
 const RESOURCE: &str = "gameserverallocations";
 
-/// After how many seconds a caller who was turned away may come again.
+/// The seconds after which a rejected client may retry.
 const RETRY_AFTER: u32 = 1;
 
-/// An answer other than the wanted one: a code, a word for programs, and a sentence for people.
-struct Failure {
+/// An error response.
+struct ErrorStatus {
     code: StatusCode,
     reason: &'static str,
     message: String,
     details: Value,
 }
 
-/// Answers a request to the group. The namespace comes from the path.
-pub async fn answer(allocator: &Allocator, request: Request<Bytes>) -> Response<Bytes> {
+/// Handles a request to the group. The namespace comes from the path.
+pub async fn handle(allocator: &Allocator, request: Request<Bytes>) -> Response<Bytes> {
     let (parts, body) = request.into_parts();
     let yaml = wants_yaml(&parts.headers);
     let path: Vec<&str> = parts.uri.path().trim_matches('/').split('/').collect();
     let query = parts.uri.query().unwrap_or_default();
-    let answered = match (path.as_slice(), &parts.method) {
+    let result = match (path.as_slice(), &parts.method) {
         (["apis", GROUP, "v1", "namespaces", namespace, RESOURCE], &Method::POST) => {
             create(allocator, namespace, query, &parts.headers, &body).await
         }
         (["apis", GROUP, "v1", "namespaces", _, RESOURCE, ..], method) => Err(not_allowed(method)),
         (["apis", GROUP, "v1", RESOURCE], method) => Err(not_allowed(method)),
-        (path, &Method::GET) => describe(path).map(|found| (StatusCode::OK, found)),
+        (path, &Method::GET) => discovery(path).map(|found| (StatusCode::OK, found)),
         (_, _) => Err(not_found()),
     };
-    match answered {
-        Ok((code, value)) => reply(code, &value, yaml),
-        Err(failure) => failure.reply(yaml),
+    match result {
+        Ok((code, value)) => respond(code, &value, yaml),
+        Err(error) => error.response(yaml),
     }
 }
 
@@ -55,22 +54,25 @@ async fn create(
     query: &str,
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<(StatusCode, Value), Failure> {
+) -> Result<(StatusCode, Value), ErrorStatus> {
     let now = allocator.shared.now();
     let mut allocation = read(headers, body, now)?;
-    let said = allocation.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
-    if said != namespace {
+    let in_object = allocation.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
+    if in_object != namespace {
         let message = format!(
-            "the namespace of the object ({said}) does not match the namespace on the URL ({namespace})"
+            "the namespace of the object ({in_object}) does not match the namespace on the URL ({namespace})"
         );
-        return Err(Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message));
+        return Err(ErrorStatus::new(StatusCode::BAD_REQUEST, "BadRequest", message));
     }
     let is_dry_run = query.split('&').any(|pair| pair == "dryRun=All");
     let status = if is_dry_run {
         allocator.preview(&allocation)
     } else {
         let name = allocation.metadata.name.as_deref().unwrap_or_default();
-        allocator.allocate(&allocation).await.map_err(|refusal| Failure::of(refusal, name))?
+        allocator
+            .allocate(&allocation)
+            .await
+            .map_err(|error| ErrorStatus::from_error(error, name))?
     };
     if status.state == AllocationState::Allocated {
         allocation.metadata.name = Some(status.game_server_name.clone());
@@ -80,9 +82,13 @@ async fn create(
     Ok((StatusCode::CREATED, json!(allocation)))
 }
 
-/// Reads the body as what its content type says, and lets admission look at it.
-fn read(headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<GameServerAllocation, Failure> {
-    let bad = |message| Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message);
+/// Decodes the body by its content type, and admits it.
+fn read(
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<GameServerAllocation, ErrorStatus> {
+    let bad = |message| ErrorStatus::new(StatusCode::BAD_REQUEST, "BadRequest", message);
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
     let content_type = content_type.and_then(|t| t.split(';').next()).unwrap_or_default().trim();
     let mut value: Value = match content_type {
@@ -99,30 +105,30 @@ fn read(headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<GameServerAl
                 "the body of the request was in an unknown format ({other}): expected application/json or application/yaml"
             );
             let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Err(Failure::new(code, "UnsupportedMediaType", message));
+            return Err(ErrorStatus::new(code, "UnsupportedMediaType", message));
         }
     };
-    let is_one = value.is_object()
+    let is_allocation = value.is_object()
         && value["kind"].as_str().unwrap_or(kind().kind) == kind().kind
         && value["apiVersion"].as_str().unwrap_or(VERSION) == VERSION;
-    if !is_one {
+    if !is_allocation {
         return Err(bad(format!("expected a GameServerAllocation of {VERSION}")));
     }
     let admission = api::Admission { old: None, now };
     (kind().admit)(&mut value, &admission).map_err(|problems| {
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
-        Failure::of(Refusal::Invalid(problems), name)
+        ErrorStatus::from_error(AllocationError::Invalid(problems), name)
     })?;
     serde_json::from_value(value).map_err(|err| bad(err.to_string()))
 }
 
 /// Returns the kind that the group serves.
 fn kind() -> &'static api::Kind {
-    api::find(Some(VERSION), "GameServerAllocation").expect("the kind is one of ours")
+    api::find(Some(VERSION), "GameServerAllocation").expect("the kind is registered")
 }
 
-/// Says what there is: what discovery asks for.
-fn describe(path: &[&str]) -> Result<Value, Failure> {
+/// Returns the discovery documents.
+fn discovery(path: &[&str]) -> Result<Value, ErrorStatus> {
     let version = json!({"groupVersion": VERSION, "version": "v1"});
     Ok(match path {
         ["apis", GROUP, "v1"] => json!({
@@ -144,20 +150,20 @@ fn describe(path: &[&str]) -> Result<Value, Failure> {
         // The API server then asks for each group and version.
         ["apis"] => {
             let message = "expected a group and version";
-            return Err(Failure::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message));
+            return Err(ErrorStatus::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message));
         }
         _ => return Err(not_found()),
     })
 }
 
-impl Failure {
-    /// Says why an allocation was refused. One without a name, or with only the beginning of one, has the name `""`, as in Agones.
-    fn of(refusal: Refusal, name: &str) -> Self {
+impl ErrorStatus {
+    /// Returns the status of a failed allocation. One without a name, or with only a generateName, has the name `""`, as in Agones.
+    fn from_error(error: AllocationError, name: &str) -> Self {
         let details = json!({"group": GROUP, "kind": "GameServerAllocation"});
         let internal = StatusCode::INTERNAL_SERVER_ERROR;
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::Invalid(problems) => {
+        let message = error.to_string();
+        match error {
+            AllocationError::Invalid(problems) => {
                 let mut status = api::refusal(kind(), name, &problems);
                 Self {
                     message: status["message"].as_str().map_or(message, str::to_owned),
@@ -166,13 +172,13 @@ impl Failure {
                 }
             }
             // 429 is what matchmakers read as "none free".
-            Refusal::Overloaded(_) => {
+            AllocationError::Overloaded(_) => {
                 let mut details = details;
                 details["retryAfterSeconds"] = RETRY_AFTER.into();
                 let code = StatusCode::SERVICE_UNAVAILABLE;
                 Self { details, ..Self::new(code, "ServiceUnavailable", message) }
             }
-            Refusal::Write(err) => Self {
+            AllocationError::Write(err) => Self {
                 details,
                 ..Self::new(
                     internal,
@@ -180,7 +186,7 @@ impl Failure {
                     format!("{message}: {}", cluster::explain(&*err)),
                 )
             },
-            Refusal::NoPolicy(_) | Refusal::Remote { .. } => {
+            AllocationError::NoPolicy(_) | AllocationError::Remote { .. } => {
                 Self { details, ..Self::new(internal, "InternalError", message) }
             }
         }
@@ -190,7 +196,7 @@ impl Failure {
         Self { code, reason, message: message.into(), details: Value::Null }
     }
 
-    fn reply(&self, yaml: bool) -> Response<Bytes> {
+    fn response(&self, yaml: bool) -> Response<Bytes> {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "code": self.code.as_u16(), "reason": self.reason, "message": self.message,
@@ -198,7 +204,7 @@ impl Failure {
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }
-        let mut response = reply(self.code, &status, yaml);
+        let mut response = respond(self.code, &status, yaml);
         if self.details["retryAfterSeconds"].is_number() {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.into());
         }
@@ -206,15 +212,15 @@ impl Failure {
     }
 }
 
-fn not_allowed(method: &Method) -> Failure {
+fn not_allowed(method: &Method) -> ErrorStatus {
     let message =
         format!("{method} is not supported on {RESOURCE}.{GROUP}: they can only be created");
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    ErrorStatus::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
 }
 
-fn not_found() -> Failure {
+fn not_found() -> ErrorStatus {
     let message = "the server could not find the requested resource";
-    Failure::new(StatusCode::NOT_FOUND, "NotFound", message)
+    ErrorStatus::new(StatusCode::NOT_FOUND, "NotFound", message)
 }
 
 fn wants_yaml(headers: &HeaderMap) -> bool {
@@ -223,7 +229,7 @@ fn wants_yaml(headers: &HeaderMap) -> bool {
     first == "application/yaml"
 }
 
-fn reply(code: StatusCode, value: &Value, yaml: bool) -> Response<Bytes> {
+fn respond(code: StatusCode, value: &Value, yaml: bool) -> Response<Bytes> {
     let text = if yaml { serde_saphyr::to_string(value).ok() } else { None };
     let content_type = if text.is_some() { "application/yaml" } else { "application/json" };
     let mut response = Response::new(Bytes::from(text.unwrap_or_else(|| value.to_string())));

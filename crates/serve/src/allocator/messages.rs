@@ -1,4 +1,4 @@
-//! How do the allocator's messages become an allocation, and its answer a message?
+//! Conversions between the messages of the allocation service and the API's types.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use api::allocation::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::Refusal;
+use super::AllocationError;
 use crate::proto::allocation as proto;
 use proto::allocation_request::SchedulingStrategy;
 use proto::allocation_response as response;
 use proto::game_server_selector::GameServerState;
 use proto::label_match_expressions::Operator;
 
-/// Reads a request, checks it, and fills in what was left out.
+/// Converts a request into an allocation, validates it, and applies defaults.
 pub(super) fn allocation(
     request: proto::AllocationRequest,
-) -> Result<GameServerAllocation, Refusal> {
+) -> Result<GameServerAllocation, AllocationError> {
     let namespace = match request.namespace {
         none if none.is_empty() => "default".to_owned(),
         namespace => namespace,
@@ -45,12 +45,12 @@ pub(super) fn allocation(
             Ok(SchedulingStrategy::Packed) | Err(_) => Scheduling::Packed,
         },
         metadata: MetaPatch { labels: metadata.labels, annotations: metadata.annotations },
-        counters: each(request.counters, |a| CounterAction {
+        counters: map_values(request.counters, |a| CounterAction {
             action: a.action,
             amount: a.amount,
             capacity: a.capacity,
         }),
-        lists: each(request.lists, |a| ListAction {
+        lists: map_values(request.lists, |a| ListAction {
             add_values: Some(a.add_values),
             delete_values: Some(a.delete_values),
             capacity: a.capacity,
@@ -59,7 +59,7 @@ pub(super) fn allocation(
     let mut allocation = GameServerAllocation::new("", spec);
     allocation.metadata.name = None;
     allocation.metadata.namespace = Some(namespace);
-    allocation.settled().map_err(Refusal::Invalid)
+    allocation.settled().map_err(AllocationError::Invalid)
 }
 
 fn selector(selector: proto::GameServerSelector) -> GameServerSelector {
@@ -70,13 +70,13 @@ fn selector(selector: proto::GameServerSelector) -> GameServerSelector {
             Ok(GameServerState::Allocated) => SelectedState::Allocated,
             Ok(GameServerState::Ready) | Err(_) => SelectedState::Ready,
         }),
-        counters: each(selector.counters, |c| CounterSelector {
+        counters: map_values(selector.counters, |c| CounterSelector {
             min_count: c.min_count,
             max_count: c.max_count,
             min_available: c.min_available,
             max_available: c.max_available,
         }),
-        lists: each(selector.lists, |l| ListSelector {
+        lists: map_values(selector.lists, |l| ListSelector {
             contains_value: l.contains_value,
             min_available: l.min_available,
             max_available: l.max_available,
@@ -94,21 +94,21 @@ fn expression(expression: proto::LabelMatchExpressions) -> LabelSelectorRequirem
 }
 
 fn priority(priority: proto::Priority) -> Priority {
-    use proto::priority::{Order as SaidOrder, Type};
+    use proto::priority::{Order as ProtoOrder, Type};
     Priority {
         type_: match Type::try_from(priority.r#type) {
             Ok(Type::List) => PriorityType::List,
             Ok(Type::Counter) | Err(_) => PriorityType::Counter,
         },
         key: priority.key,
-        order: Some(match SaidOrder::try_from(priority.order) {
-            Ok(SaidOrder::Descending) => Order::Descending,
-            Ok(SaidOrder::Ascending) | Err(_) => Order::Ascending,
+        order: Some(match ProtoOrder::try_from(priority.order) {
+            Ok(ProtoOrder::Descending) => Order::Descending,
+            Ok(ProtoOrder::Ascending) | Err(_) => Order::Ascending,
         }),
     }
 }
 
-/// Writes the answer for who got a server.
+/// Returns the response for an allocated server.
 pub(super) fn response(status: GameServerAllocationStatus) -> proto::AllocationResponse {
     let metadata = status
         .metadata
@@ -129,18 +129,18 @@ pub(super) fn response(status: GameServerAllocationStatus) -> proto::AllocationR
         node_name: status.node_name,
         source: status.source,
         metadata,
-        counters: each(status.counters.unwrap_or_default(), |c| response::CounterStatus {
+        counters: map_values(status.counters.unwrap_or_default(), |c| response::CounterStatus {
             count: Some(c.count),
             capacity: Some(c.capacity),
         }),
-        lists: each(status.lists.unwrap_or_default(), |l| response::ListStatus {
+        lists: map_values(status.lists.unwrap_or_default(), |l| response::ListStatus {
             values: l.values,
             capacity: Some(l.capacity),
         }),
     }
 }
 
-/// Reads another cluster's answer. `source` is who gave it.
+/// Converts the response of another cluster. `source` is its endpoint.
 pub(super) fn status(
     response: proto::AllocationResponse,
     source: &str,
@@ -165,18 +165,18 @@ pub(super) fn status(
         metadata: response
             .metadata
             .map(|m| GameServerMetadata { labels: m.labels, annotations: m.annotations }),
-        counters: Some(each(response.counters, |c| CounterStatus {
+        counters: Some(map_values(response.counters, |c| CounterStatus {
             count: c.count.unwrap_or_default(),
             capacity: c.capacity.unwrap_or_default(),
         })),
-        lists: Some(each(response.lists, |l| ListStatus {
+        lists: Some(map_values(response.lists, |l| ListStatus {
             capacity: l.capacity.unwrap_or_default(),
             values: l.values,
         })),
     }
 }
 
-/// Writes an allocation as another cluster's allocator reads it: for that cluster alone, in its namespace.
+/// Returns the request that forwards an allocation to another cluster: for that cluster alone, in its namespace.
 pub(super) fn forwarded(
     allocation: &GameServerAllocation,
     namespace: &str,
@@ -190,22 +190,22 @@ pub(super) fn forwarded(
         namespace: namespace.to_owned(),
         multi_cluster_setting: None,
         // For allocators that know only the older fields.
-        required_game_server_selector: Some(said(&spec.required)),
-        preferred_game_server_selectors: spec.preferred.iter().map(said).collect(),
+        required_game_server_selector: Some(selector_message(&spec.required)),
+        preferred_game_server_selectors: spec.preferred.iter().map(selector_message).collect(),
         meta_patch: Some(metadata.clone()),
         metadata: Some(metadata),
-        game_server_selectors: spec.selectors.iter().map(said).collect(),
+        game_server_selectors: spec.selectors.iter().map(selector_message).collect(),
         scheduling: match spec.scheduling {
             Scheduling::Packed => SchedulingStrategy::Packed.into(),
             Scheduling::Distributed => SchedulingStrategy::Distributed.into(),
         },
-        priorities: spec.priorities.iter().map(said_priority).collect(),
-        counters: each(spec.counters.clone(), |a| proto::CounterAction {
+        priorities: spec.priorities.iter().map(priority_message).collect(),
+        counters: map_values(spec.counters.clone(), |a| proto::CounterAction {
             action: a.action,
             amount: a.amount,
             capacity: a.capacity,
         }),
-        lists: each(spec.lists.clone(), |a| proto::ListAction {
+        lists: map_values(spec.lists.clone(), |a| proto::ListAction {
             add_values: a.add_values.unwrap_or_default(),
             delete_values: a.delete_values.unwrap_or_default(),
             capacity: a.capacity,
@@ -213,7 +213,7 @@ pub(super) fn forwarded(
     }
 }
 
-fn said(selector: &GameServerSelector) -> proto::GameServerSelector {
+fn selector_message(selector: &GameServerSelector) -> proto::GameServerSelector {
     proto::GameServerSelector {
         match_labels: selector.match_labels.clone(),
         match_expressions: selector
@@ -229,13 +229,13 @@ fn said(selector: &GameServerSelector) -> proto::GameServerSelector {
             SelectedState::Ready => GameServerState::Ready.into(),
             SelectedState::Allocated => GameServerState::Allocated.into(),
         },
-        counters: each(selector.counters.clone(), |c| proto::CounterSelector {
+        counters: map_values(selector.counters.clone(), |c| proto::CounterSelector {
             min_count: c.min_count,
             max_count: c.max_count,
             min_available: c.min_available,
             max_available: c.max_available,
         }),
-        lists: each(selector.lists.clone(), |l| proto::ListSelector {
+        lists: map_values(selector.lists.clone(), |l| proto::ListSelector {
             contains_value: l.contains_value,
             min_available: l.min_available,
             max_available: l.max_available,
@@ -243,9 +243,9 @@ fn said(selector: &GameServerSelector) -> proto::GameServerSelector {
     }
 }
 
-/// Writes a priority. The message has no words for the first design's, which are left to sort as Agones' own.
-fn said_priority(priority: &Priority) -> proto::Priority {
-    use proto::priority::{Order as SaidOrder, Type};
+/// Converts a priority. The message has no values for those of the first design, which become Agones' own.
+fn priority_message(priority: &Priority) -> proto::Priority {
+    use proto::priority::{Order as ProtoOrder, Type};
     proto::Priority {
         r#type: match priority.type_ {
             PriorityType::Counter | PriorityType::CountValue => Type::Counter.into(),
@@ -253,13 +253,13 @@ fn said_priority(priority: &Priority) -> proto::Priority {
         },
         key: priority.key.clone(),
         order: match priority.order {
-            // More players on it is less room on it.
-            Some(Order::Ascending | Order::BiggerIsBetter) | None => SaidOrder::Ascending.into(),
-            Some(Order::Descending | Order::SmallerIsBetter) => SaidOrder::Descending.into(),
+            // More players on a server means less room.
+            Some(Order::Ascending | Order::BiggerIsBetter) | None => ProtoOrder::Ascending.into(),
+            Some(Order::Descending | Order::SmallerIsBetter) => ProtoOrder::Descending.into(),
         },
     }
 }
 
-fn each<T, U>(map: BTreeMap<String, T>, with: impl Fn(T) -> U) -> BTreeMap<String, U> {
-    map.into_iter().map(|(key, value)| (key, with(value))).collect()
+fn map_values<T, U>(map: BTreeMap<String, T>, convert: impl Fn(T) -> U) -> BTreeMap<String, U> {
+    map.into_iter().map(|(key, value)| (key, convert(value))).collect()
 }

@@ -1,4 +1,4 @@
-//! Who counts allocations, and how long they took?
+//! Records of allocations, for metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,46 +7,47 @@ use std::time::Duration;
 use api::agones::{FLEET_LABEL, Scheduling};
 use api::allocation::{AllocationState, GameServerAllocation, GameServerAllocationStatus};
 
-use super::Refusal;
+use super::AllocationError;
 
-/// One allocation, for whoever counts them.
+/// One finished allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
-    /// The fleet of the server, or the one that was asked for; `none` if neither says.
+pub struct AllocationRecord {
+    /// The fleet of the server, or else of the request; `none` if neither has one.
     pub fleet: String,
-    /// How servers were chosen.
+    /// The scheduling strategy.
     pub scheduling: Scheduling,
-    /// Whether other clusters were asked for.
+    /// Whether it was a multi-cluster allocation.
     pub is_multi_cluster: bool,
     /// `Allocated`, `UnAllocated`, `Contention` or `error`.
     pub status: &'static str,
     /// How long it took.
     pub took: Duration,
-    /// How often a server of this cluster was chosen until one was had; `None` if none was.
+    /// The number of attempts in this cluster; `None` if it allocated no server.
     pub tries: Option<u32>,
 }
 
-/// Hears of every allocation. It is called in their way, so it must be quick.
+/// A callback for every allocation. It is called before the response is sent, so it must be fast.
 #[derive(Clone)]
-pub struct Recorder(Arc<dyn Fn(&Measured) + Send + Sync>);
+pub struct AllocationRecorder(Arc<dyn Fn(&AllocationRecord) + Send + Sync>);
 
-impl Recorder {
-    /// Makes a recorder of a function.
-    pub fn new(hear: impl Fn(&Measured) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+impl AllocationRecorder {
+    /// Returns a recorder that calls this function.
+    pub fn new(callback: impl Fn(&AllocationRecord) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
     }
 
     pub(super) fn record(
         &self,
         allocation: &GameServerAllocation,
-        answer: &Result<GameServerAllocationStatus, Refusal>,
+        answer: &Result<GameServerAllocationStatus, AllocationError>,
         took: Duration,
         tries: Option<u32>,
     ) {
-        let given = answer.as_ref().ok().and_then(|a| a.metadata.as_ref()).map(|m| &m.labels);
-        let asked = allocation.spec.selectors.iter().map(|s| &s.match_labels);
-        let fleet = given.into_iter().chain(asked).find_map(|labels| labels.get(FLEET_LABEL));
-        (self.0)(&Measured {
+        let allocated = answer.as_ref().ok().and_then(|a| a.metadata.as_ref()).map(|m| &m.labels);
+        let requested = allocation.spec.selectors.iter().map(|s| &s.match_labels);
+        let fleet =
+            allocated.into_iter().chain(requested).find_map(|labels| labels.get(FLEET_LABEL));
+        (self.0)(&AllocationRecord {
             fleet: fleet.cloned().unwrap_or_else(|| "none".to_owned()),
             scheduling: allocation.spec.scheduling,
             is_multi_cluster: allocation.spec.multi_cluster_setting.enabled,
@@ -62,8 +63,8 @@ impl Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for AllocationRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recorder")
+        f.write_str("AllocationRecorder")
     }
 }

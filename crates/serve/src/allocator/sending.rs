@@ -16,7 +16,7 @@ impl Shared {
         self.settings.clock.now()
     }
 
-    /// Writes to a server; if claims wait for it then, they are served in a task of their own.
+    /// Sends a write, and then spawns a task for the claims that wait for the same server.
     pub(super) async fn send_writes(self: Arc<Self>, first: PendingWrite) {
         if let Some(next) = self.send_write(first).await {
             tokio::spawn(async move {
@@ -37,12 +37,12 @@ impl Shared {
         let (write, claimed) = match claims.as_slice() {
             [] => (WriteOutcome::NotSent, ClaimOutcome::Lost),
             claims => process::catch_panic(self.write(&base, claims)).await.unwrap_or_else(|cause| {
-                // Otherwise the write would be in flight for ever.
+                // Otherwise the write would stay in flight forever.
                 tracing::error!(
                     namespace = &*base.view.namespace,
                     name = &*base.view.name,
                     cause,
-                    "a write to a game server panicked; the server is not allocated until it is observed again"
+                    "a write to a game server panicked; it is not allocated again until it is observed"
                 );
                 (WriteOutcome::Unknown, ClaimOutcome::Lost)
             }),
@@ -54,8 +54,8 @@ impl Shared {
         next
     }
 
-    /// Inserts what a write has shown into the shared cache, so that the controllers see it at once. The cache calls the claim table, which
-    /// must not be locked.
+    /// Updates the shared cache with the outcome of a write, so that the controllers see it at once. The cache calls the claim table,
+    /// which must not be locked.
     fn update_cache(&self, base: &CachedGameServer, write: &WriteOutcome) {
         match write {
             WriteOutcome::Observed(server) => self.caches.servers.insert_entry(Arc::clone(server)),
@@ -91,9 +91,9 @@ impl Shared {
         }
     }
 
-    /// Reads a server that has changed, unless the watch has delivered the change.
+    /// Reads a server that has changed, unless the claim table has the change already.
     async fn refresh(&self, api: &Api<GameServer>, base: &CachedGameServer) -> WriteOutcome {
-        if self.claims().knows_newer(base) {
+        if self.claims().has_newer(base) {
             return WriteOutcome::NotSent;
         }
         match write::read(api, &self.caches.servers, &base.view.name).await {

@@ -17,9 +17,11 @@ use tokio::sync::watch;
 
 use super::{Allocator, Settings, kubernetes, service};
 use crate::listen;
-use crate::tls::{self, Certificates, Material, Source, TlsError};
+use crate::tls::{
+    self, CertificateFiles, CertificateSource, CertificateWatcher, TlsError, TlsMaterial,
+};
 
-/// The longest allocation that is read.
+/// The maximum size of a request body.
 const BODY_LIMIT: usize = 1 << 20;
 
 /// A port that the allocator listens on.
@@ -27,9 +29,9 @@ const BODY_LIMIT: usize = 1 << 20;
 pub struct Endpoint {
     /// The listening socket.
     pub listener: TcpListener,
-    /// The certificates; without them calls are in plain text, which only a loopback address allows.
-    pub tls: Option<tls::Files>,
-    /// Whether callers without a certificate are accepted on other than loopback addresses.
+    /// The certificates; without them connections are plain text, which is allowed only on loopback addresses.
+    pub tls: Option<CertificateFiles>,
+    /// Whether clients without a certificate are accepted on other than loopback addresses.
     pub allow_anonymous: bool,
 }
 
@@ -42,24 +44,24 @@ pub struct Endpoints {
     pub aggregated: Option<Endpoint>,
 }
 
-/// Why an allocator does not run.
+/// Why an allocator could not be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Plain text beyond this machine.
-    #[error("{0} can be reached from other machines: expected a certificate and its key")]
+    /// Plain text on an address that other machines can reach.
+    #[error("{0} is reachable from other machines: a TLS certificate and key are required")]
     PlainText(SocketAddr),
-    /// Strangers from beyond this machine.
+    /// No client authentication on an address that other machines can reach.
     #[error(
-        "{0} can be reached from other machines: expected the authority of those who may call, or leave to let anyone in"
+        "{0} is reachable from other machines: a client CA is required unless anonymous clients are allowed"
     )]
-    Strangers(SocketAddr),
+    Anonymous(SocketAddr),
     /// Certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The port is gone.
-    #[error("could not use a port")]
-    Port(#[from] std::io::Error),
+    /// The socket has no address.
+    #[error("could not use the listening socket")]
+    Socket(#[from] std::io::Error),
 }
 
 /// Serves all endpoints until `stop` is ready, and lets requests in progress finish. The caches have to follow [`super::REQUIRED_KINDS`].
@@ -70,14 +72,18 @@ pub async fn serve(
     endpoints: Endpoints,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let mut open = Vec::new();
+    let mut listeners = Vec::new();
     if let Some(endpoint) = endpoints.matchmakers {
         let certificates = certificates(&endpoint, &settings.supervisor).await?;
-        open.push((endpoint.listener, certificates, service::router as fn(Allocator) -> Router));
+        listeners.push((
+            endpoint.listener,
+            certificates,
+            service::router as fn(Allocator) -> Router,
+        ));
     }
     if let Some(endpoint) = endpoints.aggregated {
         let certificates = front_proxy(client.clone(), &endpoint, &settings.supervisor).await?;
-        open.push((endpoint.listener, Some(certificates), aggregated));
+        listeners.push((endpoint.listener, Some(certificates), aggregated_router));
     }
     let mut stop = std::pin::pin!(stop);
     let allocator = tokio::select! {
@@ -85,7 +91,7 @@ pub async fn serve(
         () = &mut stop => return Ok(()),
     };
     let (stopping, is_stopping) = watch::channel(false);
-    let serving = open.into_iter().map(|(listener, certificates, router)| {
+    let serving = listeners.into_iter().map(|(listener, certificates, router)| {
         let mut is_stopping = is_stopping.clone();
         let stop = async move {
             let _ = is_stopping.wait_for(|stop| *stop).await;
@@ -101,8 +107,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves gRPC and REST of an allocator that runs already, until the returned future is dropped. Certificates are checked before that.
-pub async fn matchmakers(
+/// Loads the certificates, and returns a future that serves gRPC and REST of a running allocator until it is dropped.
+pub async fn serve_matchmakers(
     allocator: Allocator,
     endpoint: Endpoint,
 ) -> Result<impl Future<Output = ()> + Send + 'static, ServeError> {
@@ -111,46 +117,51 @@ pub async fn matchmakers(
     Ok(listen::serve(endpoint.listener, certificates, router, std::future::pending()))
 }
 
-/// Loads the certificates of an endpoint, and checks that it is as closed as its address requires.
+/// Loads the certificates of an endpoint, and checks that it is as restricted as its address requires.
 async fn certificates(
     endpoint: &Endpoint,
     supervisor: &Supervisor,
-) -> Result<Option<Certificates>, ServeError> {
+) -> Result<Option<CertificateWatcher>, ServeError> {
     let address = endpoint.listener.local_addr()?;
     let is_loopback = address.ip().is_loopback();
     match &endpoint.tls {
         None if is_loopback => Ok(None),
         None => Err(ServeError::PlainText(address)),
-        Some(files) if files.callers.is_none() && !is_loopback && !endpoint.allow_anonymous => {
-            Err(ServeError::Strangers(address))
+        Some(files) if files.client_ca.is_none() && !is_loopback && !endpoint.allow_anonymous => {
+            Err(ServeError::Anonymous(address))
         }
-        Some(files) => Ok(Some(Certificates::of_files(files.clone(), supervisor).await?)),
+        Some(files) => Ok(Some(CertificateWatcher::from_files(files.clone(), supervisor).await?)),
     }
 }
 
-/// Accepts the API server alone, by a client certificate of the authority that the cluster publishes for this.
+/// Loads the certificates of the aggregated API, which accepts only the API server: its client certificate must be signed by the
+/// authority that the cluster publishes.
 async fn front_proxy(
     client: Client,
     endpoint: &Endpoint,
     supervisor: &Supervisor,
-) -> Result<Certificates, ServeError> {
+) -> Result<CertificateWatcher, ServeError> {
     let Some(files) = endpoint.tls.clone() else {
         return Err(ServeError::PlainText(endpoint.listener.local_addr()?));
     };
-    let source: Source = Arc::new(move || {
+    let source: CertificateSource = Arc::new(move || {
         let (client, files) = (client.clone(), files.clone());
         Box::pin(async move {
-            let (authority, names) = published(client).await?;
-            let files = tls::Files { callers: None, ..files };
-            Ok(Material { callers: Some(authority), names, ..tls::read(&files)? })
+            let (authority, allowed_names) = request_header_authority(client).await?;
+            let files = CertificateFiles { client_ca: None, ..files };
+            Ok(TlsMaterial {
+                client_ca: Some(authority),
+                allowed_names,
+                ..tls::read_files(&files)?
+            })
         })
     });
     let task = "watch of the API server's client certificates";
-    Ok(Certificates::follow(source, task, supervisor).await?)
+    Ok(CertificateWatcher::start(source, task, supervisor).await?)
 }
 
-/// Reads the authority of the API server's client certificates, and the names it uses.
-async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
+/// Reads the authority of the API server's client certificates, and the allowed names.
+async fn request_header_authority(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
     const NAME: &str = "extension-apiserver-authentication";
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-system");
     let found = maps.get(NAME).await.map_err(|err| TlsError::Api(cluster::explain(&err)))?;
@@ -165,19 +176,20 @@ async fn published(client: Client) -> Result<(Vec<u8>, Vec<String>), TlsError> {
 }
 
 /// Returns the routes of the aggregated API.
-pub fn aggregated(allocator: Allocator) -> Router {
-    Router::new().fallback(pass_on).with_state(allocator)
+pub fn aggregated_router(allocator: Allocator) -> Router {
+    Router::new().fallback(handle_aggregated).with_state(allocator)
 }
 
-async fn pass_on(State(allocator): State<Allocator>, request: Request) -> Response {
+async fn handle_aggregated(State(allocator): State<Allocator>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = match http_body_util::Limited::new(body, BODY_LIMIT).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => {
-            let mut refused = Response::new(Body::from("the body is too long, or broke off"));
-            *refused.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
-            return refused;
+            let mut response =
+                Response::new(Body::from("the request body is too large or incomplete"));
+            *response.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
+            return response;
         }
     };
-    kubernetes::answer(&allocator, Request::from_parts(parts, body)).await.map(Body::from)
+    kubernetes::handle(&allocator, Request::from_parts(parts, body)).await.map(Body::from)
 }

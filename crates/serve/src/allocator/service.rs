@@ -1,6 +1,6 @@
 //! The allocation service for matchmakers, by gRPC and REST.
 //!
-//! Both are on one port: `allocation.AllocationService`, and `POST /gameserverallocation` with the same messages as JSON.
+//! One port serves both: `allocation.AllocationService`, and `POST /gameserverallocation` with the same messages as JSON.
 
 use api::allocation::{AllocationState, GameServerAllocationStatus};
 use axum::Router;
@@ -12,19 +12,19 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 use tonic::{Code, Request, Status};
 
-use super::{Allocator, Refusal, messages};
+use super::{AllocationError, Allocator, messages};
 use crate::proto::allocation::allocation_service_server::{
     AllocationService, AllocationServiceServer,
 };
 use crate::proto::allocation::{AllocationRequest, AllocationResponse};
 use crate::proto::json;
 
-/// Tells a rejected caller when to retry; gRPC clients that retry by themselves obey it.
+/// The trailer with the delay before a retry, which gRPC clients with a retry policy respect.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const RETRY_AFTER_MS: &str = "1000";
 const RETRY_AFTER_S: &str = "1";
 
-/// Returns the routes of both.
+/// Returns the routes of gRPC and REST.
 pub fn router(allocator: Allocator) -> Router {
     let grpc = AllocationServiceServer::new(GrpcService(allocator.clone()));
     let rest = Router::new().route("/gameserverallocation", post(rest)).with_state(allocator);
@@ -39,16 +39,16 @@ impl AllocationService for GrpcService {
         &self,
         request: Request<AllocationRequest>,
     ) -> Result<tonic::Response<AllocationResponse>, Status> {
-        answer(&self.0, request.into_inner()).await.map(tonic::Response::new)
+        allocate(&self.0, request.into_inner()).await.map(tonic::Response::new)
     }
 }
 
 async fn rest(State(allocator): State<Allocator>, body: Bytes) -> Response {
-    let answered = match json::read::<AllocationRequest>(&body) {
-        Ok(request) => answer(&allocator, request).await,
+    let result = match json::read::<AllocationRequest>(&body) {
+        Ok(request) => allocate(&allocator, request).await,
         Err(err) => Err(Status::invalid_argument(err.to_string())),
     };
-    match answered {
+    match result {
         Ok(response) => axum::Json(response).into_response(),
         Err(status) => {
             let body = json!({"code": i32::from(status.code()), "message": status.message(), "details": []});
@@ -62,42 +62,44 @@ async fn rest(State(allocator): State<Allocator>, body: Bytes) -> Response {
     }
 }
 
-async fn answer(
+async fn allocate(
     allocator: &Allocator,
     request: AllocationRequest,
 ) -> Result<AllocationResponse, Status> {
     let allocation = messages::allocation(request)?;
-    allocated(allocator.allocate(&allocation).await?)
+    to_response(allocator.allocate(&allocation).await?)
 }
 
-/// The messages have no state, so having no server is an error.
-fn allocated(status: GameServerAllocationStatus) -> Result<AllocationResponse, Status> {
+/// Converts a status into a response. The message has no state, so a status without a server is an error.
+fn to_response(status: GameServerAllocationStatus) -> Result<AllocationResponse, Status> {
     match status.state {
         AllocationState::Allocated => Ok(messages::response(status)),
         AllocationState::UnAllocated => {
             Err(Status::resource_exhausted("there is no available GameServer to allocate"))
         }
         AllocationState::Contention => Err(Status::aborted(
-            "too many concurrent requests: other allocators were faster, again and again",
+            "too many concurrent requests: every attempt lost to another allocator",
         )),
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::Invalid(_) => Self::invalid_argument(message),
+impl From<AllocationError> for Status {
+    fn from(error: AllocationError) -> Self {
+        let message = error.to_string();
+        match error {
+            AllocationError::Invalid(_) => Self::invalid_argument(message),
             // Not RESOURCE_EXHAUSTED, which matchmakers read as "none free".
-            Refusal::Overloaded(_) => {
+            AllocationError::Overloaded(_) => {
                 let mut status = Self::unavailable(message);
                 let pushback = tonic::metadata::MetadataValue::from_static(RETRY_AFTER_MS);
                 status.metadata_mut().insert(PUSHBACK, pushback);
                 status
             }
-            Refusal::Write(err) => Self::unknown(format!("{message}: {}", cluster::explain(&*err))),
-            Refusal::NoPolicy(_) => Self::unknown(message),
-            Refusal::Remote { status, .. } => Self::new(status.code(), message),
+            AllocationError::Write(err) => {
+                Self::unknown(format!("{message}: {}", cluster::explain(&*err)))
+            }
+            AllocationError::NoPolicy(_) => Self::unknown(message),
+            AllocationError::Remote { status, .. } => Self::new(status.code(), message),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The write that makes an allocation.
+//! The write of an allocation.
 //!
-//! It names the version it was decided on, and has labels, annotations, state, counters and lists together, as a merge patch or merged
-//! into the server's whole text. A write without an answer is sent again as it was: the API accepts it, or reports that the version has
-//! moved on, and then the moment in `agones.dev/last-allocated` tells whether this write did that.
+//! It has the resource version as a precondition, and changes labels, annotations, state, counters and lists together. It is a
+//! replacement where the cache keeps the server's text, since kube-apiserver spends a tenth less on that, and a merge patch otherwise. A
+//! write without a response is sent again unchanged: the API accepts it, or reports a conflict, and then the time in
+//! `agones.dev/last-allocated` shows whether this write caused it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +11,40 @@ use std::time::Duration;
 use api::agones::{self, GameServer, GameServerStatus};
 use cluster::{Cache, CachedGameServer};
 use decide::allocation::{self, LAST_ALLOCATED, Warning, apply};
-use decide::gameserver::{self, Texts};
+use decide::gameserver::{self, StringMap};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, GetParams, Patch, PatchParams, PostParams, Request, ValidationDirective};
 use serde_json::{Map, Value, json};
 
-/// How long to wait before a write without an answer is sent again.
-const PAUSES: [Duration; 4] = [
+/// The delays before a write without a response is retried.
+const RETRY_DELAYS: [Duration; 4] = [
     Duration::from_millis(10),
     Duration::from_millis(50),
     Duration::from_millis(250),
     Duration::from_secs(1),
 ];
 
-/// How long an answer may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outcome of sending a write.
 pub(super) enum SendOutcome {
-    /// It is written, and the server is now like this.
+    /// It succeeded; this is the current server.
     Written(Arc<CachedGameServer>),
-    /// Another write came first; the server as it is now, if it had to be read.
+    /// Another write came first; with the current server, if it had to be read.
     Conflict(Option<Arc<CachedGameServer>>),
     /// The server no longer exists.
     Gone,
-    /// The API refused, or did not answer often enough.
+    /// The API rejected it, or all retries failed.
     Failed(kube::Error),
 }
 
 /// A write to one server, for one request or several.
 pub(super) struct Write {
     body: Body,
-    /// The moment that tells this write from another.
-    at: String,
+    /// The allocation time, which identifies this write.
+    allocated_at: String,
     /// Actions that did not apply.
     pub(super) warnings: Vec<Warning>,
 }
@@ -53,18 +54,18 @@ pub(super) struct Write {
 enum Body {
     /// The fields that change.
     Patch(Value),
-    /// The whole server as it is afterwards, where its text is known.
+    /// The whole server after the write, where its text is known.
     Whole(Value),
 }
 
 impl Write {
-    /// Works out what requests do to a server, one after the other.
+    /// Applies requests to a server, one after the other.
     pub(super) fn new<'a>(
         base: &CachedGameServer,
         requests: impl Iterator<Item = &'a allocation::Request> + Clone,
         now: Timestamp,
     ) -> Self {
-        // Without its metadata, so that the labels and annotations it has afterwards are those that change.
+        // Without metadata, so that the resulting labels and annotations are only those that change.
         let status = base.object.status.as_ref();
         let mut after = agones::server_view(
             &ObjectMeta::default(),
@@ -72,7 +73,7 @@ impl Write {
         );
         let mut warnings = Vec::new();
         requests.clone().for_each(|request| warnings.extend(apply(request, &mut after, now)));
-        let at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
+        let allocated_at = after.annotations.get(LAST_ALLOCATED).map(ToString::to_string);
         let patch = patch(base, &after, requests);
         let body = match base.text.as_deref().map(serde_json::from_str::<Value>) {
             Some(Ok(mut whole)) => {
@@ -85,35 +86,35 @@ impl Write {
             }
             Some(Err(_)) | None => Body::Patch(patch),
         };
-        Self { body, at: at.unwrap_or_default(), warnings }
+        Self { body, allocated_at: allocated_at.unwrap_or_default(), warnings }
     }
 
-    /// Sends the write until there is an answer.
+    /// Sends the write, and retries it while its outcome is unknown.
     pub(super) async fn send(
         &self,
         api: &Api<GameServer>,
         cache: &Cache<CachedGameServer>,
         base: &CachedGameServer,
     ) -> SendOutcome {
-        let mut pauses = PAUSES.iter();
-        let mut in_doubt = false;
+        let mut delays = RETRY_DELAYS.iter();
+        let mut is_retry = false;
         loop {
             let failed = match self.send_once(api, cache, base).await {
                 Ok(server) => return SendOutcome::Written(server),
-                Err(err) if is(&err, 409) && !in_doubt => return SendOutcome::Conflict(None),
-                Err(err) if is(&err, 409) => match self.resolve(api, cache, base).await {
+                Err(err) if has_code(&err, 409) && !is_retry => return SendOutcome::Conflict(None),
+                Err(err) if has_code(&err, 409) => match self.resolve(api, cache, base).await {
                     Ok(sent) => return sent,
                     Err(err) => err,
                 },
-                Err(err) if is(&err, 404) => return SendOutcome::Gone,
+                Err(err) if has_code(&err, 404) => return SendOutcome::Gone,
                 Err(err) => err,
             };
-            let Some(pause) = pauses.next().filter(|_| may_pass(&failed)) else {
+            let Some(delay) = delays.next().filter(|_| is_retryable(&failed)) else {
                 return SendOutcome::Failed(failed);
             };
-            tracing::debug!(error = %cluster::explain(&failed), "sending a write again");
-            in_doubt = true;
-            tokio::time::sleep(*pause).await;
+            tracing::debug!(error = %cluster::explain(&failed), "a write failed; retrying");
+            is_retry = true;
+            tokio::time::sleep(*delay).await;
         }
     }
 
@@ -130,18 +131,18 @@ impl Write {
                 request.replace(name, &PostParams::default(), body)
             }
             Body::Patch(patch) => {
-                // Every field that is sent is one of the kind's: the API need not look for others.
+                // Every field is part of the schema, so the API need not validate the fields.
                 let field_validation = Some(ValidationDirective::Ignore);
                 let params = PatchParams { field_validation, ..PatchParams::default() };
                 request.patch(name, &params, &Patch::Merge(patch))
             }
         };
         let request = request.map_err(kube::Error::BuildRequest)?;
-        let text = within(api.clone().into_client().request_text(request)).await?;
+        let text = with_timeout(api.clone().into_client().request_text(request)).await?;
         cache.decode(text).map_err(kube::Error::SerdeError)
     }
 
-    /// Finds out whether this write has moved the version on. Where another allocation came after, that cannot be known.
+    /// Finds out whether an earlier attempt caused the conflict. That cannot be known if another allocation followed.
     async fn resolve(
         &self,
         api: &Api<GameServer>,
@@ -152,10 +153,10 @@ impl Write {
             return Ok(SendOutcome::Gone);
         };
         match last_allocated(&server) {
-            Some(at) if at == self.at => Ok(SendOutcome::Written(server)),
+            Some(at) if at == self.allocated_at => Ok(SendOutcome::Written(server)),
             at if at == last_allocated(base) => Ok(SendOutcome::Conflict(Some(server))),
             Some(_) | None => {
-                let why = "the connection broke, and another allocation came after: this one may have happened";
+                let why = "the outcome is unknown: the connection was lost, and another allocation followed";
                 Ok(SendOutcome::Failed(kube::Error::Service(why.into())))
             }
         }
@@ -174,37 +175,40 @@ pub(super) async fn read(
 ) -> Result<Option<Arc<CachedGameServer>>, kube::Error> {
     let request = Request::new(api.resource_url()).get(name, &GetParams::default());
     let request = request.map_err(kube::Error::BuildRequest)?;
-    match within(api.clone().into_client().request_text(request)).await {
+    match with_timeout(api.clone().into_client().request_text(request)).await {
         Ok(text) => cache.decode(text).map(Some).map_err(kube::Error::SerdeError),
-        Err(err) if is(&err, 404) => Ok(None),
+        Err(err) if has_code(&err, 404) => Ok(None),
         Err(err) => Err(err),
     }
 }
 
-async fn within<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+async fn with_timeout<T>(
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
         Ok(answered) => answered,
         Err(late) => Err(kube::Error::Service(Box::new(late))),
     }
 }
 
-fn is(err: &kube::Error, code: u16) -> bool {
+fn has_code(err: &kube::Error, code: u16) -> bool {
     matches!(err, kube::Error::Api(status) if status.code == code)
 }
 
-/// Whether the same write may be taken later: the way was broken, or the server was busy or in trouble.
-fn may_pass(err: &kube::Error) -> bool {
+/// Whether a retry may succeed: the connection failed, or the server was overloaded or failing.
+fn is_retryable(err: &kube::Error) -> bool {
     let kube::Error::Api(status) = err else { return true };
     status.code == 429 || status.code >= 500
 }
 
-/// Returns what the requests changed, and nothing else.
+/// Returns a merge patch with the fields that the requests changed.
 fn patch<'a>(
     base: &CachedGameServer,
     after: &gameserver::GameServer,
     requests: impl Iterator<Item = &'a allocation::Request> + Clone,
 ) -> Value {
-    let texts = |texts: &Texts| texts.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
+    let texts =
+        |texts: &StringMap| texts.iter().map(|(k, v)| (k.to_string(), json!(&**v))).collect();
     let (labels, annotations): (Map<_, _>, Map<_, _>) =
         (texts(&after.labels), texts(&after.annotations));
     let counters = requests.clone().flat_map(|r| r.counters.keys());
@@ -236,7 +240,7 @@ fn patch<'a>(
     patch
 }
 
-/// Merges a patch into an object; one of ours removes nothing.
+/// Merges a patch into an object. These patches have no nulls, so nothing is removed.
 fn merge(into: &mut Value, patch: Value) {
     match (into, patch) {
         (Value::Object(into), Value::Object(patch)) => {
@@ -257,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_names_its_version_and_only_what_changes() {
+    fn a_write_has_its_resource_version_and_only_the_changed_fields() {
         let one = CounterAction { capacity: None, change: Some((CounterVerb::Increment, 1)) };
         let request = |label: &str| Request {
             labels: [(label.into(), "x".into())].into(),
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_text_is_known_is_written_as_a_whole() {
+    fn a_server_with_cached_text_is_replaced() {
         let object = json!({
             "apiVersion": "agones.dev/v1", "kind": "GameServer",
             "metadata": {"name": "a", "resourceVersion": "7", "finalizers": ["f"], "managedFields": [{"manager": "m"}]},

@@ -1,27 +1,28 @@
-//! What is so at the moment of a scrape: fleets, their sums, and autoscalers.
+//! Gauges that are read from the caches at each scrape: fleets, their counters and lists, and autoscalers.
 
 use std::fmt::Error;
 use std::sync::Arc;
 
 use api::agones::{AggregateCount, Fleet};
 use api::autoscaling::FleetAutoscaler;
-use cluster::Caches;
+use cluster::{Caches, DecisionCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::servers::{Servers, per_node};
+use super::servers::{ServerMetrics, per_node};
 
-type Labels = Vec<(&'static str, String)>;
-type Series = Vec<(Labels, i64)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
+pub(super) type Series = Vec<(Labels, i64)>;
 
-/// Reads gauges off what is there.
+/// Collects gauges from the caches.
 pub(super) struct Gauges {
     pub(super) caches: Arc<Caches>,
-    pub(super) servers: Arc<Servers>,
+    pub(super) servers: Arc<ServerMetrics>,
 }
 
 impl std::fmt::Debug for Gauges {
@@ -36,16 +37,16 @@ impl Collector for Gauges {
     }
 }
 
-/// Says why each autoscaler decided as it did, which is a name of our own.
-pub(super) struct Reasons(pub(super) Arc<Caches>);
+/// Reports the reason of each autoscaler's last decision; Agones has no such metric.
+pub(super) struct DecisionReasons(pub(super) Arc<Caches>);
 
-impl std::fmt::Debug for Reasons {
+impl std::fmt::Debug for DecisionReasons {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Reasons")
+        f.write_str("DecisionReasons")
     }
 }
 
-impl Collector for Reasons {
+impl Collector for DecisionReasons {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let series = self.0.autoscalers.all().iter().flat_map(|a| reasons(a)).collect();
         let help = "1 for the reason of the last decision";
@@ -53,27 +54,45 @@ impl Collector for Reasons {
     }
 }
 
-/// Counts the objects that the caches of this process skip.
-pub(super) struct Unreadable(pub(super) Arc<Caches>);
+/// Counts the objects that the caches skip because they cannot be decoded.
+pub(super) struct UnreadableObjects(pub(super) Arc<Caches>);
 
-impl std::fmt::Debug for Unreadable {
+impl std::fmt::Debug for UnreadableObjects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Unreadable")
+        f.write_str("UnreadableObjects")
     }
 }
 
-impl Collector for Unreadable {
+impl Collector for UnreadableObjects {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let count = |(kind, count): (&str, _)| {
             (vec![("kind", kind.to_owned())], i64::try_from(count).unwrap_or(i64::MAX))
         };
         let series = self.0.unreadable().into_iter().map(count).collect();
-        let help = "Objects that are skipped because they cannot be read";
+        let help = "Objects that are skipped because they cannot be decoded";
         write(&mut encoder, ("unreadable_objects", help, series))
     }
 }
 
-fn write(
+/// Counts the decisions that were recorded and dropped.
+#[derive(Debug)]
+pub(super) struct RecordedDecisions(pub(super) DecisionCounts);
+
+impl Collector for RecordedDecisions {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        for (name, help, count) in [
+            ("decisions_recorded", "Decisions written to the journal", self.0.recorded()),
+            ("decisions_dropped", "Decisions missing from the journal", self.0.dropped()),
+        ] {
+            let counter = ConstCounter::new(count);
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            counter.encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn write(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help, series): (&str, &str, Series),
 ) -> Result<(), Error> {
@@ -87,42 +106,42 @@ fn write(
 impl Gauges {
     fn all(&self) -> Vec<(&'static str, &'static str, Series)> {
         let mut fleets = self.caches.fleets.all();
-        fleets.sort_by_key(|fleet| whose(&fleet.metadata));
+        fleets.sort_by_key(|fleet| object_labels(&fleet.metadata));
         let mut autoscalers = self.caches.autoscalers.all();
-        autoscalers.sort_by_key(|autoscaler| whose(&autoscaler.metadata));
+        autoscalers.sort_by_key(|autoscaler| object_labels(&autoscaler.metadata));
         let mut all = vec![
             ("gameservers_count", "Game servers by state", self.servers()),
             ("nodes_count", "Nodes with and without game servers", self.nodes()),
         ];
-        let of_fleets: [OfFleets; 8] = [
+        let fleet_gauges: [FleetGauge; 8] = [
             ("fleets_replicas_count", "Game servers of fleets", replicas),
-            ("fleet_rollout_percent", "How far the rollout of fleets is", rollout),
+            ("fleet_rollout_percent", "Current and desired replicas of fleets", rollout),
             ("fleet_counters", "Counters, summed over fleets", |f| sums(f, Source::Counter)),
             ("fleet_lists", "Lists, summed over fleets", |f| sums(f, Source::List)),
             ("gameservers_counter_total", "Counters: their counts, summed", |f| {
-                keyed(f, Source::Counter, |sum| sum.count)
+                legacy_sums(f, Source::Counter, |sum| sum.count)
             }),
             ("gameservers_counter_capacity_total", "Counters: their capacities, summed", |f| {
-                keyed(f, Source::Counter, |sum| sum.capacity)
+                legacy_sums(f, Source::Counter, |sum| sum.capacity)
             }),
             ("gameservers_list_length_total", "Lists: their lengths, summed", |f| {
-                keyed(f, Source::List, |sum| sum.count)
+                legacy_sums(f, Source::List, |sum| sum.count)
             }),
             ("gameservers_list_capacity_total", "Lists: their capacities, summed", |f| {
-                keyed(f, Source::List, |sum| sum.capacity)
+                legacy_sums(f, Source::List, |sum| sum.capacity)
             }),
         ];
-        for (name, help, of) in of_fleets {
-            all.push((name, help, fleets.iter().flat_map(|fleet| of(fleet)).collect()));
+        for (name, help, read) in fleet_gauges {
+            all.push((name, help, fleets.iter().flat_map(|fleet| read(fleet)).collect()));
         }
-        for (name, help, of) in AUTOSCALERS {
-            all.push((name, help, autoscalers.iter().flat_map(|a| of(a)).collect()));
+        for (name, help, read) in AUTOSCALER_GAUGES {
+            all.push((name, help, autoscalers.iter().flat_map(|a| read(a)).collect()));
         }
         all
     }
 
     fn servers(&self) -> Series {
-        let series = |((state, fleet, namespace), count): (super::servers::Place, i64)| {
+        let series = |((state, fleet, namespace), count): (super::servers::CountKey, i64)| {
             (vec![("type", state), ("fleet_name", fleet), ("namespace", namespace)], count)
         };
         self.servers.counts().into_iter().map(series).collect()
@@ -138,24 +157,24 @@ impl Gauges {
     }
 }
 
-/// A gauge of fleets: its name, what it says, and how it is read.
-type OfFleets = (&'static str, &'static str, fn(&Fleet) -> Series);
+/// A gauge of fleets: its name, its help text, and how it is read.
+type FleetGauge = (&'static str, &'static str, fn(&Fleet) -> Series);
 
-/// A gauge of autoscalers: its name, what it says, and how it is read.
-type OfAutoscalers = (&'static str, &'static str, fn(&FleetAutoscaler) -> Series);
+/// A gauge of autoscalers: its name, its help text, and how it is read.
+type AutoscalerGauge = (&'static str, &'static str, fn(&FleetAutoscaler) -> Series);
 
-const AUTOSCALERS: [OfAutoscalers; 6] = [
-    ("fleet_autoscalers_current_replicas_count", "Replicas that were there", |a| {
-        one(a, |status| status.current_replicas.into())
+const AUTOSCALER_GAUGES: [AutoscalerGauge; 6] = [
+    ("fleet_autoscalers_current_replicas_count", "Current replicas", |a| {
+        status_gauge(a, |status| status.current_replicas.into())
     }),
-    ("fleet_autoscalers_desired_replicas_count", "Replicas that are wanted", |a| {
-        one(a, |status| status.desired_replicas.into())
+    ("fleet_autoscalers_desired_replicas_count", "Desired replicas", |a| {
+        status_gauge(a, |status| status.desired_replicas.into())
     }),
-    ("fleet_autoscalers_able_to_scale", "Whether the policy has an answer", |a| {
-        one(a, |status| status.able_to_scale.into())
+    ("fleet_autoscalers_able_to_scale", "Whether the policy can scale the fleet", |a| {
+        status_gauge(a, |status| status.able_to_scale.into())
     }),
-    ("fleet_autoscalers_limited", "Whether a limit holds", |a| {
-        one(a, |status| status.scaling_limited.into())
+    ("fleet_autoscalers_limited", "Whether scaling is limited", |a| {
+        status_gauge(a, |status| status.scaling_limited.into())
     }),
     ("fleet_autoscalers_buffer_limits", "The limits of Buffer policies", limits),
     ("fleet_autoscalers_buffer_size", "The size of Buffer policies", buffer),
@@ -167,12 +186,12 @@ enum Source {
     List,
 }
 
-fn whose(meta: &ObjectMeta) -> Labels {
+fn object_labels(meta: &ObjectMeta) -> Labels {
     let (name, namespace) = (meta.name.clone(), meta.namespace.clone());
     vec![("name", name.unwrap_or_default()), ("namespace", namespace.unwrap_or_default())]
 }
 
-fn with(mut labels: Labels, name: &'static str, value: impl Into<String>) -> Labels {
+fn with_label(mut labels: Labels, name: &'static str, value: impl Into<String>) -> Labels {
     labels.push((name, value.into()));
     labels
 }
@@ -186,22 +205,23 @@ fn replicas(fleet: &Fleet) -> Series {
         ("desired", fleet.spec.replicas),
         ("reserved", status.reserved_replicas),
     ];
-    let series =
-        |(type_, count): (&str, i32)| (with(whose(&fleet.metadata), "type", type_), count.into());
+    let series = |(type_, count): (&str, i32)| {
+        (with_label(object_labels(&fleet.metadata), "type", type_), count.into())
+    };
     counts.into_iter().map(series).collect()
 }
 
-/// Upstream's name says percent; its numbers are counts.
+/// Returns the replica counts of a rollout. Despite Agones' metric name these are not percentages.
 fn rollout(fleet: &Fleet) -> Series {
     let current = fleet.status.as_ref().map_or(0, |status| status.replicas);
-    let whose = |type_| with(whose(&fleet.metadata), "type", type_);
+    let labels = |type_| with_label(object_labels(&fleet.metadata), "type", type_);
     vec![
-        (whose("current_replicas"), current.into()),
-        (whose("desired_replicas"), fleet.spec.replicas.into()),
+        (labels("current_replicas"), current.into()),
+        (labels("desired_replicas"), fleet.spec.replicas.into()),
     ]
 }
 
-fn of(fleet: &Fleet, source: Source) -> impl Iterator<Item = (&String, &AggregateCount)> {
+fn aggregates(fleet: &Fleet, source: Source) -> impl Iterator<Item = (&String, &AggregateCount)> {
     let status = fleet.status.as_ref();
     let sums = status.and_then(|status| match source {
         Source::Counter => status.counters.as_ref(),
@@ -216,20 +236,20 @@ fn sums(fleet: &Fleet, source: Source) -> Series {
         Source::List => "list",
     };
     let series = |(key, sum): (&String, &AggregateCount)| {
-        let labels = with(whose(&fleet.metadata), label, key.as_str());
+        let labels = with_label(object_labels(&fleet.metadata), label, key.as_str());
         [
             ("allocated_count", sum.allocated_count),
             ("allocated_capacity", sum.allocated_capacity),
             ("total_count", sum.count),
             ("total_capacity", sum.capacity),
         ]
-        .map(|(type_, value)| (with(labels.clone(), "type", type_), value))
+        .map(|(type_, value)| (with_label(labels.clone(), "type", type_), value))
     };
-    of(fleet, source).flat_map(series).collect()
+    aggregates(fleet, source).flat_map(series).collect()
 }
 
-/// The names of the first design of counters and lists.
-fn keyed(fleet: &Fleet, source: Source, value: fn(&AggregateCount) -> i64) -> Series {
+/// Returns sums under the metric names of the first design of counters and lists.
+fn legacy_sums(fleet: &Fleet, source: Source, value: fn(&AggregateCount) -> i64) -> Series {
     let meta = &fleet.metadata;
     let series = |(key, sum): (&String, &AggregateCount)| {
         let labels = vec![
@@ -239,25 +259,29 @@ fn keyed(fleet: &Fleet, source: Source, value: fn(&AggregateCount) -> i64) -> Se
         ];
         (labels, value(sum))
     };
-    of(fleet, source).map(series).collect()
+    aggregates(fleet, source).map(series).collect()
 }
 
-fn named(autoscaler: &FleetAutoscaler) -> Labels {
-    with(whose(&autoscaler.metadata), "fleet_name", autoscaler.spec.fleet_name.as_str())
+fn autoscaler_labels(autoscaler: &FleetAutoscaler) -> Labels {
+    with_label(
+        object_labels(&autoscaler.metadata),
+        "fleet_name",
+        autoscaler.spec.fleet_name.as_str(),
+    )
 }
 
-fn one(
+fn status_gauge(
     autoscaler: &FleetAutoscaler,
     value: fn(&api::autoscaling::FleetAutoscalerStatus) -> i64,
 ) -> Series {
-    vec![(named(autoscaler), value(&autoscaler.status.clone().unwrap_or_default()))]
+    vec![(autoscaler_labels(autoscaler), value(&autoscaler.status.clone().unwrap_or_default()))]
 }
 
 fn limits(autoscaler: &FleetAutoscaler) -> Series {
     let Some(buffer) = &autoscaler.spec.policy.buffer else { return Vec::new() };
     vec![
-        (with(named(autoscaler), "type", "min"), buffer.min_replicas.into()),
-        (with(named(autoscaler), "type", "max"), buffer.max_replicas.into()),
+        (with_label(autoscaler_labels(autoscaler), "type", "min"), buffer.min_replicas.into()),
+        (with_label(autoscaler_labels(autoscaler), "type", "max"), buffer.max_replicas.into()),
     ]
 }
 
@@ -269,11 +293,13 @@ fn buffer(autoscaler: &FleetAutoscaler) -> Series {
             ("percentage", text.trim_end_matches('%').parse().unwrap_or_default())
         }
     };
-    vec![(with(named(autoscaler), "type", type_), size)]
+    vec![(with_label(autoscaler_labels(autoscaler), "type", type_), size)]
 }
 
 fn reasons(autoscaler: &FleetAutoscaler) -> Series {
     let status = autoscaler.status.iter();
     let able = status.flat_map(|s| &s.conditions).find(|c| c.type_ == "AbleToScale");
-    able.map(|c| (with(named(autoscaler), "reason", c.reason.as_str()), 1)).into_iter().collect()
+    able.map(|c| (with_label(autoscaler_labels(autoscaler), "reason", c.reason.as_str()), 1))
+        .into_iter()
+        .collect()
 }

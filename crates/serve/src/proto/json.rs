@@ -1,10 +1,10 @@
-//! How messages look as JSON: every field is there, 64-bit numbers are strings, words from a fixed set are names.
+//! The JSON encoding of protobuf messages: every field is written, 64-bit numbers are strings, enum values are names.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::Value;
 
-/// Reads a message. Nothing at all is an empty message, `null` is the same as absent, and unknown fields are ignored.
+/// Reads a message. An empty body is an empty message, `null` is the same as absent, and unknown fields are ignored.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
     let mut value = match bytes.trim_ascii() {
         b"" => Value::Object(serde_json::Map::new()),
@@ -72,34 +72,34 @@ pub(crate) mod optional_int64 {
     }
 }
 
-/// Makes the module for one set of words.
-macro_rules! words {
-    ($module:ident, $words:path) => {
+/// Defines the serde module of one protobuf enum.
+macro_rules! enum_names {
+    ($module:ident, $enum:path) => {
         pub(crate) mod $module {
             use super::{Deserializer, Serializer};
-            use $words as Words;
+            use $enum as Enum;
 
             pub(crate) fn serialize<S: Serializer>(number: &i32, to: S) -> Result<S::Ok, S::Error> {
-                match Words::try_from(*number) {
-                    Ok(word) => to.serialize_str(word.as_str_name()),
+                match Enum::try_from(*number) {
+                    Ok(value) => to.serialize_str(value.as_str_name()),
                     Err(_) => to.serialize_i32(*number),
                 }
             }
 
             pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
-                super::word(from, |name| Words::from_str_name(name).map(i32::from))
+                super::enum_value(from, |name| Enum::from_str_name(name).map(i32::from))
             }
         }
     };
 }
 
-words!(scheduling, crate::proto::allocation::allocation_request::SchedulingStrategy);
-words!(operator, crate::proto::allocation::label_match_expressions::Operator);
-words!(game_server_state, crate::proto::allocation::game_server_selector::GameServerState);
-words!(priority_type, crate::proto::allocation::priority::Type);
-words!(priority_order, crate::proto::allocation::priority::Order);
+enum_names!(scheduling, crate::proto::allocation::allocation_request::SchedulingStrategy);
+enum_names!(operator, crate::proto::allocation::label_match_expressions::Operator);
+enum_names!(game_server_state, crate::proto::allocation::game_server_selector::GameServerState);
+enum_names!(priority_type, crate::proto::allocation::priority::Type);
+enum_names!(priority_order, crate::proto::allocation::priority::Order);
 
-fn word<'de, D: Deserializer<'de>>(
+fn enum_value<'de, D: Deserializer<'de>>(
     from: D,
     by_name: fn(&str) -> Option<i32>,
 ) -> Result<i32, D::Error> {
@@ -134,25 +134,29 @@ mod tests {
     fn numbers_are_read_from_strings_too_and_unknown_fields_are_ignored() {
         let json =
             br#"{"countDiff": -1, "capacity": "42", "count": null, "count_diff": 7, "x": {}}"#;
-        let asked: beta::CounterUpdateRequest = read(json).unwrap();
-        let wanted =
+        let request: beta::CounterUpdateRequest = read(json).unwrap();
+        let expected =
             beta::CounterUpdateRequest { count_diff: -1, capacity: Some(42), ..Default::default() };
-        assert_eq!(asked, wanted);
-        assert_eq!(read::<sdk::Duration>(b" ").unwrap().seconds, 0, "no body is an empty message");
+        assert_eq!(request, expected);
+        assert_eq!(
+            read::<sdk::Duration>(b" ").unwrap().seconds,
+            0,
+            "an empty body is an empty message"
+        );
         assert!(read::<sdk::Duration>(br#"{"seconds": "soon"}"#).is_err());
     }
 
     #[test]
-    fn an_allocation_names_its_words_or_numbers_them() {
+    fn enum_values_are_read_from_names_and_numbers() {
         for json in [
             r#"{"scheduling":"Distributed","gameServerSelectors":[{"gameServerState":"ALLOCATED"}],"counters":{"rooms":{"action":"Increment","amount":"1"}}}"#,
             r#"{"scheduling":1,"gameServerSelectors":[{"gameServerState":1,"players":{"minAvailable":1}}],"counters":{"rooms":{"action":"Increment","amount":1}}}"#,
         ] {
-            let asked: allocation::AllocationRequest = read(json.as_bytes()).unwrap();
-            assert_eq!(asked.scheduling, 1);
-            assert_eq!(asked.game_server_selectors[0].game_server_state, 1);
-            assert_eq!(asked.counters["rooms"].amount, Some(1));
-            assert_eq!(asked.counters["rooms"].action.as_deref(), Some("Increment"));
+            let request: allocation::AllocationRequest = read(json.as_bytes()).unwrap();
+            assert_eq!(request.scheduling, 1);
+            assert_eq!(request.game_server_selectors[0].game_server_state, 1);
+            assert_eq!(request.counters["rooms"].amount, Some(1));
+            assert_eq!(request.counters["rooms"].action.as_deref(), Some("Increment"));
         }
         assert!(read::<allocation::AllocationRequest>(br#"{"scheduling":"Sideways"}"#).is_err());
     }

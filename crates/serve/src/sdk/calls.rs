@@ -1,4 +1,4 @@
-//! The calls of the SDK, whichever way they come in.
+//! The calls of the SDK, for both transports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use decide::gameserver::sdk::{CounterUpdate, PendingList, Rejected};
 
 use super::changes::{self, Changes, RequestedState};
 use super::conformance::Call;
-use super::core::{Core, Writes};
+use super::core::{Core, WriteMode};
+use super::error::{CallError, Subject};
 use super::message;
-use super::refusal::{Refusal, Subject};
 use crate::proto::{beta, sdk};
 
-/// The longest reservation that is kept with an end.
-const LONGEST: u64 = 100 * 365 * 24 * 60 * 60;
+/// The longest reservation with an end, in seconds.
+const MAX_RESERVATION: u64 = 100 * 365 * 24 * 60 * 60;
 
-/// Which fields of a list to set.
+/// The fields of a list to update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask {
     pub(super) capacity: bool,
@@ -25,11 +25,11 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// Reads the names of fields. None at all is the capacity: a published client sends that.
+    /// Parses field names. An empty mask means the capacity, as one of the published clients sends it.
     pub(super) fn read<'a>(
         paths: impl Iterator<Item = &'a str>,
         list: &beta::List,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, CallError> {
         let mut mask = Self::default();
         let mut is_empty = true;
         for path in paths {
@@ -42,7 +42,9 @@ impl Mask {
             }
         }
         if is_empty && !list.values.is_empty() {
-            return Err(Refusal::argument("update_mask: expected capacity, values or both"));
+            return Err(CallError::invalid_argument(
+                "update_mask: expected capacity, values or both",
+            ));
         }
         mask.capacity |= is_empty;
         Ok(mask)
@@ -51,45 +53,45 @@ impl Mask {
 
 /// The stable service.
 impl Core {
-    pub(super) async fn set_ready(&self) -> Result<(), Refusal> {
-        self.attend().await?;
+    pub(super) async fn set_ready(&self) -> Result<(), CallError> {
+        self.begin_call().await?;
         self.record(Call::Ready);
-        self.request_state(self.ready())
+        self.request_state(self.ready_request())
     }
 
-    pub(super) async fn allocate(&self) -> Result<(), Refusal> {
-        self.attend().await?;
+    pub(super) async fn allocate(&self) -> Result<(), CallError> {
+        self.begin_call().await?;
         self.record(Call::Allocate);
         self.request_state(RequestedState::Allocated)
     }
 
-    pub(super) async fn shutdown(&self) -> Result<(), Refusal> {
-        self.attend().await?;
+    pub(super) async fn shutdown(&self) -> Result<(), CallError> {
+        self.begin_call().await?;
         self.record(Call::Shutdown);
         self.request_state(RequestedState::Shutdown)
     }
 
-    /// Reserves for some seconds; 0 and less is until told otherwise.
-    pub(super) async fn reserve(&self, seconds: i64) -> Result<(), Refusal> {
-        self.attend().await?;
+    /// Reserves for a number of seconds; without an end if that is not positive.
+    pub(super) async fn reserve(&self, seconds: i64) -> Result<(), CallError> {
+        self.begin_call().await?;
         self.record(Call::Reserve);
-        let seconds = u64::try_from(seconds).unwrap_or(0).min(LONGEST);
+        let seconds = u64::try_from(seconds).unwrap_or(0).min(MAX_RESERVATION);
         self.request_state(RequestedState::Reserved(
             (seconds > 0).then(|| Duration::from_secs(seconds)),
         ))
     }
 
-    pub(super) async fn game_server(&self) -> Result<sdk::GameServer, Refusal> {
-        self.attend().await?;
+    pub(super) async fn game_server(&self) -> Result<sdk::GameServer, CallError> {
+        self.begin_call().await?;
         self.record(Call::GameServer);
-        Ok(message::of(&self.current()?))
+        Ok(message::from_object(&self.current()?))
     }
 
-    pub(super) async fn set_label(&self, key: &str, value: &str) -> Result<(), Refusal> {
-        self.attend().await?;
-        let bad_key = |problem| Refusal::Invalid(format!("invalid label key {key:?}: {problem}"));
+    pub(super) async fn set_label(&self, key: &str, value: &str) -> Result<(), CallError> {
+        self.begin_call().await?;
+        let bad_key = |problem| CallError::Invalid(format!("invalid label key {key:?}: {problem}"));
         let bad_value = |problem| {
-            Refusal::Invalid(format!("invalid label value {value:?} for key {key:?}: {problem}"))
+            CallError::Invalid(format!("invalid label value {value:?} for key {key:?}: {problem}"))
         };
         let full = sdk_label(key, "").map_err(bad_key)?;
         sdk_label(key, value).map_err(bad_value)?;
@@ -100,23 +102,23 @@ impl Core {
         })
     }
 
-    pub(super) async fn set_annotation(&self, key: &str, value: &str) -> Result<(), Refusal> {
-        self.attend().await?;
+    pub(super) async fn set_annotation(&self, key: &str, value: &str) -> Result<(), CallError> {
+        self.begin_call().await?;
         let bad_key =
-            |problem| Refusal::Invalid(format!("invalid annotation key {key:?}: {problem}"));
+            |problem| CallError::Invalid(format!("invalid annotation key {key:?}: {problem}"));
         let full = sdk_annotation(key, "").map_err(bad_key)?;
-        self.change_text(|server, changes| {
+        self.change_checking_size(|server, changes| {
             self.record(Call::SetAnnotation { server, value });
             changes.annotations.insert(full, value.to_owned());
             Ok(())
         })
     }
 
-    /// Notes a sign of life.
+    /// Records a health ping.
     pub(super) fn ping(&self) {
-        self.note_call();
+        self.record_call();
         self.record(Call::Health);
-        self.pulse.beat();
+        self.heartbeat.ping();
     }
 
     fn record(&self, call: Call<'_>) {
@@ -128,30 +130,34 @@ impl Core {
 
 /// Counters and lists.
 impl Core {
-    pub(super) async fn counter(&self, name: &str) -> Result<beta::Counter, Refusal> {
-        self.attend().await?;
+    pub(super) async fn counter(&self, name: &str) -> Result<beta::Counter, CallError> {
+        self.begin_call().await?;
         self.record(Call::GetCounter);
         let counter = changes::counter(&self.current()?, name);
-        let counter = counter.ok_or_else(|| Refusal::no_counter(name, self.writes))?;
+        let counter = counter.ok_or_else(|| CallError::counter_not_found(name, self.write_mode))?;
         let (count, capacity) = (counter.count, counter.capacity);
         Ok(beta::Counter { name: name.to_owned(), count, capacity })
     }
 
     pub(super) async fn update_counter(
         &self,
-        asked: beta::CounterUpdateRequest,
-    ) -> Result<beta::Counter, Refusal> {
-        self.attend().await?;
-        let update =
-            CounterUpdate { capacity: asked.capacity, count: asked.count, diff: asked.count_diff };
-        let name = asked.name;
+        request: beta::CounterUpdateRequest,
+    ) -> Result<beta::Counter, CallError> {
+        self.begin_call().await?;
+        let update = CounterUpdate {
+            capacity: request.capacity,
+            count: request.count,
+            diff: request.count_diff,
+        };
+        let name = request.name;
         let counter = self.change(|server, changes| {
             let stored = changes::counter(server, &name);
-            let stored = stored.ok_or_else(|| Refusal::no_counter(&name, self.writes))?;
+            let stored =
+                stored.ok_or_else(|| CallError::counter_not_found(&name, self.write_mode))?;
             let mut pending = changes.counters.get(&name).copied().unwrap_or_default();
             let counter = pending
                 .update(stored, update)
-                .map_err(|rejected| Refusal::about(Subject::Counter(&name), rejected))?;
+                .map_err(|rejected| CallError::rejected(Subject::Counter(&name), rejected))?;
             changes.counters.insert(name.clone(), pending);
             Ok(counter)
         })?;
@@ -159,44 +165,48 @@ impl Core {
         Ok(beta::Counter { name, count: counter.count, capacity: counter.capacity })
     }
 
-    pub(super) async fn list(&self, name: &str) -> Result<beta::List, Refusal> {
-        self.attend().await?;
+    pub(super) async fn list(&self, name: &str) -> Result<beta::List, CallError> {
+        self.begin_call().await?;
         self.record(Call::GetList);
         let list = changes::list(&self.current()?, name);
-        let list = list.ok_or_else(|| Refusal::no_list(name, self.writes))?;
+        let list = list.ok_or_else(|| CallError::list_not_found(name, self.write_mode))?;
         Ok(list_message(name.to_owned(), &list))
     }
 
     pub(super) async fn update_list(
         &self,
-        asked: beta::List,
+        request: beta::List,
         mask: Mask,
-    ) -> Result<beta::List, Refusal> {
-        self.attend().await?;
-        let capacity = mask.capacity.then_some(asked.capacity);
-        let values: Vec<Arc<str>> = asked.values.iter().map(|v| v.as_str().into()).collect();
+    ) -> Result<beta::List, CallError> {
+        self.begin_call().await?;
+        let capacity = mask.capacity.then_some(request.capacity);
+        let values: Vec<Arc<str>> = request.values.iter().map(|v| v.as_str().into()).collect();
         let values = mask.values.then_some(&*values);
-        let list = self.change_list(asked.name, None, |stored, pending| {
+        let list = self.change_list(request.name, None, |stored, pending| {
             pending.replace(stored, capacity, values)
         })?;
         self.record(Call::UpdateList);
         Ok(list)
     }
 
-    pub(super) async fn add_value(&self, name: String, value: &str) -> Result<beta::List, Refusal> {
-        self.attend().await?;
+    pub(super) async fn add_list_value(
+        &self,
+        name: String,
+        value: &str,
+    ) -> Result<beta::List, CallError> {
+        self.begin_call().await?;
         let add = |stored: &List, pending: &mut PendingList| pending.add(stored, value.into());
         let list = self.change_list(name, Some(value), add)?;
         self.record(Call::AddListValue);
         Ok(list)
     }
 
-    pub(super) async fn remove_value(
+    pub(super) async fn remove_list_value(
         &self,
         name: String,
         value: &str,
-    ) -> Result<beta::List, Refusal> {
-        self.attend().await?;
+    ) -> Result<beta::List, CallError> {
+        self.begin_call().await?;
         let remove = |stored: &List, pending: &mut PendingList| pending.remove(stored, value);
         let list = self.change_list(name, Some(value), remove)?;
         self.record(Call::RemoveListValue);
@@ -207,16 +217,17 @@ impl Core {
         &self,
         name: String,
         value: Option<&str>,
-        with: impl FnOnce(&List, &mut PendingList) -> Result<List, Rejected>,
-    ) -> Result<beta::List, Refusal> {
-        let list = self.change_text(|server, changes| {
+        change: impl FnOnce(&List, &mut PendingList) -> Result<List, Rejected>,
+    ) -> Result<beta::List, CallError> {
+        let list = self.change_checking_size(|server, changes| {
             let stored = changes::list(server, &name);
-            // Setting a list has the words of local mode everywhere.
-            let words = value.map_or(Writes::Here, |_| self.writes);
-            let stored = stored.ok_or_else(|| Refusal::no_list(&name, words))?;
+            // Agones uses the message of local mode for UpdateList in both modes.
+            let mode = value.map_or(WriteMode::Immediate, |_| self.write_mode);
+            let stored = stored.ok_or_else(|| CallError::list_not_found(&name, mode))?;
             let mut pending = changes.lists.get(&name).cloned().unwrap_or_default();
-            let list = with(&stored, &mut pending)
-                .map_err(|r| Refusal::about(Subject::List(&name, value.unwrap_or_default()), r))?;
+            let list = change(&stored, &mut pending).map_err(|r| {
+                CallError::rejected(Subject::List(&name, value.unwrap_or_default()), r)
+            })?;
             changes.lists.insert(name.clone(), pending);
             Ok(list)
         })?;
@@ -226,62 +237,62 @@ impl Core {
 
 /// Player tracking.
 impl Core {
-    pub(super) async fn players(&self) -> Result<List, Refusal> {
-        self.attend().await?;
+    pub(super) async fn players(&self) -> Result<List, CallError> {
+        self.begin_call().await?;
         Ok(changes::players(&self.current()?))
     }
 
-    pub(super) async fn player_capacity(&self) -> Result<i64, Refusal> {
+    pub(super) async fn player_capacity(&self) -> Result<i64, CallError> {
         self.record(Call::GetPlayerCapacity);
         Ok(self.players().await?.capacity)
     }
 
-    pub(super) async fn player_count(&self) -> Result<i64, Refusal> {
+    pub(super) async fn player_count(&self) -> Result<i64, CallError> {
         self.record(Call::GetPlayerCount);
         Ok(self.players().await?.len())
     }
 
-    pub(super) async fn connected_players(&self) -> Result<Vec<String>, Refusal> {
+    pub(super) async fn connected_players(&self) -> Result<Vec<String>, CallError> {
         self.record(Call::GetConnectedPlayers);
         Ok(self.players().await?.values.iter().map(ToString::to_string).collect())
     }
 
-    pub(super) async fn is_player_connected(&self, id: &str) -> Result<bool, Refusal> {
+    pub(super) async fn is_player_connected(&self, id: &str) -> Result<bool, CallError> {
         self.record(Call::IsPlayerConnected { id });
         Ok(self.players().await?.contains(id))
     }
 
-    pub(super) async fn set_player_capacity(&self, capacity: i64) -> Result<(), Refusal> {
-        self.attend().await?;
+    pub(super) async fn set_player_capacity(&self, capacity: i64) -> Result<(), CallError> {
+        self.begin_call().await?;
         self.record(Call::SetPlayerCapacity);
-        self.change(|_, changes| changes.players.set_capacity(capacity).map_err(of_players))
+        self.change(|_, changes| changes.players.set_capacity(capacity).map_err(player_error))
     }
 
-    pub(super) async fn player_connect(&self, id: &str) -> Result<bool, Refusal> {
-        self.attend().await?;
-        self.change_text(|server, changes| {
+    pub(super) async fn player_connect(&self, id: &str) -> Result<bool, CallError> {
+        self.begin_call().await?;
+        self.change_checking_size(|server, changes| {
             let stored = changes::players(server);
-            let is_new = changes.players.connect(&stored, id).map_err(of_players)?;
+            let is_new = changes.players.connect(&stored, id).map_err(player_error)?;
             self.record(Call::PlayerConnect { now: &changes.players.onto(&stored) });
             Ok(is_new)
         })
     }
 
-    pub(super) async fn player_disconnect(&self, id: &str) -> Result<bool, Refusal> {
-        self.attend().await?;
+    pub(super) async fn player_disconnect(&self, id: &str) -> Result<bool, CallError> {
+        self.begin_call().await?;
         self.change(|server: &GameServer, changes: &mut Changes| {
             let stored = changes::players(server);
-            let was_there = changes.players.disconnect(&stored, id);
+            let was_connected = changes.players.disconnect(&stored, id);
             self.record(Call::PlayerDisconnect { now: &changes.players.onto(&stored) });
-            Ok(was_there)
+            Ok(was_connected)
         })
     }
 
-    /// Notes that somebody watches.
-    pub(super) async fn watching(
+    /// Streams the game server and its changes.
+    pub(super) async fn watch_game_server(
         &self,
-    ) -> Result<impl futures::Stream<Item = Arc<sdk::GameServer>> + Send + use<>, Refusal> {
-        self.attend().await?;
+    ) -> Result<impl futures::Stream<Item = Arc<sdk::GameServer>> + Send + use<>, CallError> {
+        self.begin_call().await?;
         self.record(Call::Watch);
         self.watch()
     }
@@ -292,11 +303,11 @@ fn list_message(name: String, list: &List) -> beta::List {
     beta::List { name, capacity: list.capacity, values }
 }
 
-fn unknown_field(path: &str) -> Refusal {
+fn unknown_field(path: &str) -> CallError {
     let valid = "Use valid field name(s): name, capacity, values";
-    Refusal::argument(format!("Field Mask Path(s): {path} are invalid for List. {valid}"))
+    CallError::invalid_argument(format!("Field Mask Path(s): {path} are invalid for List. {valid}"))
 }
 
-fn of_players(rejected: Rejected) -> Refusal {
-    Refusal::about(Subject::Players, rejected)
+fn player_error(rejected: Rejected) -> CallError {
+    CallError::rejected(Subject::Players, rejected)
 }

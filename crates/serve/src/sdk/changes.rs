@@ -1,4 +1,4 @@
-//! What did the process ask for that is not written yet, and what does the object look like with it?
+//! Changes that the process requested and that are not written yet, and how they apply to the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +14,24 @@ use serde_json::{Map, Value, json};
 
 mod split;
 
-/// The annotation with the id of the last write of the SDK server. It tells a write that was made without an answer from
-/// one that was not made.
+/// The annotation with the id of the SDK server's last write. It shows whether a write without a response succeeded.
 pub(super) const WRITE_ANNOTATION: &str = "plimsoll.dev/sdk-write";
 
-/// A state that the game server has requested.
+/// A state that the process requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestedState {
-    /// Players may come. A controller has the last word; where there is none, the state is Ready at once.
+    /// Ready for players. The controller makes it Ready; in local mode it is Ready at once.
     Ready {
-        /// Whether a controller has the last word.
+        /// Whether this is only a request to a controller.
         is_request: bool,
     },
-    /// Players are here.
+    /// Allocated by the process itself.
     Allocated,
-    /// Nobody may come, for a while or until told otherwise.
+    /// Not available for allocation, for a duration or without an end.
     Reserved(Option<Duration>),
-    /// The end.
+    /// The process requested its shutdown.
     Shutdown,
-    /// The process fell silent.
+    /// The process stopped sending health pings.
     Unhealthy,
 }
 
@@ -48,7 +47,7 @@ impl RequestedState {
         }
     }
 
-    /// Whether no later request may take its place.
+    /// Whether later requests are ignored.
     fn is_final(self) -> bool {
         matches!(self, Self::Shutdown | Self::Unhealthy)
     }
@@ -70,19 +69,20 @@ impl Changes {
         *self == Self::default()
     }
 
-    /// Takes in a request in place of an earlier one, unless that was final.
+    /// Replaces an earlier request, unless that was final.
     pub(super) fn request_state(&mut self, requested: RequestedState) {
         if !self.requested_state.is_some_and(RequestedState::is_final) {
             self.requested_state = Some(requested);
         }
     }
 
-    /// Returns the state that will be written to `server`: none once it shuts down or is unhealthy.
+    /// Returns the state that will be written to `server`; none if it is terminating or Unhealthy.
     pub(super) fn requested_state_for(&self, server: &GameServer) -> Option<RequestedState> {
-        self.requested_state.filter(|_| !is_leaving(server) && state(server) != State::Unhealthy)
+        self.requested_state
+            .filter(|_| !is_terminating(server) && state(server) != State::Unhealthy)
     }
 
-    /// Puts the changes onto an object that was just read. Counters and lists that it does not have are dropped.
+    /// Returns the object with the changes applied. Counters and lists that it does not have are skipped.
     pub(super) fn onto(&self, server: &GameServer, now: Timestamp) -> GameServer {
         let mut after = server.clone();
         let texts = [
@@ -114,13 +114,13 @@ impl Changes {
     }
 }
 
-/// Gives the state of a game server.
+/// Returns the state of a game server.
 pub(super) fn state(server: &GameServer) -> State {
     server.status.as_ref().map_or(State::Unknown, |status| State::parse(&status.state))
 }
 
-/// Whether a game server is on its way out.
-pub(super) fn is_leaving(server: &GameServer) -> bool {
+/// Whether a game server is being deleted or shut down.
+pub(super) fn is_terminating(server: &GameServer) -> bool {
     server.metadata.deletion_timestamp.is_some() || state(server) == State::Shutdown
 }
 
@@ -134,7 +134,7 @@ pub(super) fn list(server: &GameServer, name: &str) -> Option<List> {
     Some(List { capacity: list.capacity, values: shared(&list.values) })
 }
 
-/// Gives the players on a game server; one that says nothing about players has no room for any.
+/// Returns the players of a game server; without player tracking the capacity is 0.
 pub(super) fn players(server: &GameServer) -> List {
     let players = server.status.as_ref().and_then(|status| status.players.as_ref());
     players.map_or_else(List::default, |players| List {
@@ -184,10 +184,10 @@ fn set_players(server: &mut GameServer, list: &List) {
         Some(PlayerStatus { count: list.len(), capacity: list.capacity, ids: Some(owned(list)) });
 }
 
-/// Returns the merge patch that makes `after` of `before`, if they differ. It names the version it was decided on, and
-/// leaves its id on the object.
+/// Returns the merge patch from `before` to `after`, if they differ. It has the resource version as a precondition, and
+/// annotates the object with its id.
 pub(super) fn patch(before: &GameServer, after: &GameServer, id: &str) -> Option<Value> {
-    let mut patch = difference(&written(before), &written(after))?;
+    let mut patch = merge_diff(&writable_fields(before), &writable_fields(after))?;
     patch["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
     patch["metadata"]["annotations"][WRITE_ANNOTATION] = json!(id);
     Some(patch)
@@ -199,8 +199,8 @@ pub(super) fn is_written_by(server: &GameServer, id: &str) -> bool {
     annotations.and_then(|all| all.get(WRITE_ANNOTATION)).is_some_and(|last| last == id)
 }
 
-/// Gives the part of an object that is ever written.
-fn written(server: &GameServer) -> Value {
+/// Returns the fields that the SDK server writes.
+fn writable_fields(server: &GameServer) -> Value {
     let meta = &server.metadata;
     json!({
         "metadata": {
@@ -211,7 +211,7 @@ fn written(server: &GameServer) -> Value {
     })
 }
 
-fn difference(before: &Value, after: &Value) -> Option<Value> {
+fn merge_diff(before: &Value, after: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         return (before != after).then(|| after.clone());
     };
@@ -220,7 +220,7 @@ fn difference(before: &Value, after: &Value) -> Option<Value> {
         out.insert(key.clone(), Value::Null);
     }
     for (key, value) in new {
-        let changed = difference(old.get(key).unwrap_or(&Value::Null), value);
+        let changed = merge_diff(old.get(key).unwrap_or(&Value::Null), value);
         out.extend(changed.map(|changed| (key.clone(), changed)));
     }
     (!out.is_empty()).then_some(Value::Object(out))
@@ -242,13 +242,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     #[test]
-    fn a_patch_holds_what_differs_and_the_version() {
+    fn a_patch_has_the_differences_and_the_resource_version() {
         let mut changes = Changes::default();
         changes.request_state(RequestedState::Reserved(Some(Duration::from_secs(5))));
         changes.labels.insert("l".to_owned(), "1".to_owned());
         let before = server("Ready");
         let reserved = changes.onto(&before, NOW);
-        let wanted = json!({
+        let expected = json!({
             "metadata": {
                 "labels": {"l": "1"},
                 "annotations": {"plimsoll.dev/sdk-write": "id"},
@@ -256,19 +256,19 @@ mod tests {
             },
             "status": {"state": "Reserved", "reservedUntil": "1970-01-01T00:00:05Z"},
         });
-        assert_eq!(patch(&before, &reserved, "id"), Some(wanted));
+        assert_eq!(patch(&before, &reserved, "id"), Some(expected));
         let mut changes = Changes::default();
         changes.request_state(RequestedState::Ready { is_request: true });
-        let wanted = json!({
+        let expected = json!({
             "metadata": {"annotations": {"plimsoll.dev/sdk-write": "id"}, "resourceVersion": "7"},
             "status": {"state": "RequestReady", "reservedUntil": null},
         });
-        assert_eq!(patch(&reserved, &changes.onto(&reserved, NOW), "id"), Some(wanted));
+        assert_eq!(patch(&reserved, &changes.onto(&reserved, NOW), "id"), Some(expected));
         assert_eq!(patch(&before, &Changes::default().onto(&before, NOW), "id"), None);
     }
 
     #[test]
-    fn a_server_on_its_way_out_or_unhealthy_keeps_its_state() {
+    fn a_terminating_or_unhealthy_server_keeps_its_state() {
         let mut changes = Changes::default();
         changes.request_state(RequestedState::Allocated);
         for state in ["Shutdown", "Unhealthy"] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_counts_unless_an_earlier_one_was_final() {
+    fn the_last_state_request_wins_unless_an_earlier_one_was_final() {
         for (requests, state) in [
             (
                 vec![RequestedState::Ready { is_request: true }, RequestedState::Allocated],
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_the_object_does_not_have_is_dropped() {
+    fn a_counter_that_the_object_does_not_have_is_skipped() {
         let mut changes = Changes::default();
         changes.counters.insert("gone".to_owned(), PendingCounter::default());
         let before = server("Ready");

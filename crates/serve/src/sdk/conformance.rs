@@ -1,4 +1,4 @@
-//! Did a client make the calls that its conformance test is to make?
+//! Checks that a client made the calls of its conformance test.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use api::agones::GameServer;
 use decide::gameserver::List;
 use decide::gameserver::sdk::CounterUpdate;
 
-/// The player that conformance tests let in.
+/// The player id that conformance tests use.
 const PLAYER: &str = "1234";
 
-/// A call, with what tells whether it was the right one.
+/// A call, with the values that conformance tests check.
 pub(super) enum Call<'a> {
     Ready,
     Allocate,
@@ -37,7 +37,7 @@ pub(super) enum Call<'a> {
 }
 
 impl Call<'_> {
-    /// Gives the names that conformance tests know the call by; none when it was not the right one.
+    /// Returns the names of the call in conformance tests; none if its values are not the expected ones.
     fn names(&self) -> Vec<&'static str> {
         let name = match self {
             Self::Ready => "ready",
@@ -63,15 +63,15 @@ impl Call<'_> {
             Self::PlayerConnect { .. } => "playerconnect",
             Self::PlayerDisconnect { .. } => "playerdisconnect",
         };
-        if self.is_right() { vec![name] } else { Vec::new() }
+        if self.has_expected_values() { vec![name] } else { Vec::new() }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "only some calls have anything to check")]
-    fn is_right(&self) -> bool {
+    fn has_expected_values(&self) -> bool {
         match self {
             Self::SetLabel { server, value } => {
-                let made = server.metadata.creation_timestamp.as_ref();
-                made.is_some_and(|made| made.0.as_second().to_string() == *value)
+                let created = server.metadata.creation_timestamp.as_ref();
+                created.is_some_and(|created| created.0.as_second().to_string() == *value)
             }
             Self::SetAnnotation { server, value } => server.metadata.uid.as_deref() == Some(*value),
             Self::IsPlayerConnected { id } => *id == PLAYER,
@@ -88,42 +88,40 @@ fn counter_names(update: CounterUpdate) -> Vec<&'static str> {
         (update.count.is_some(), "setcountcounter"),
         (update.capacity.is_some(), "setcapacitycounter"),
     ];
-    parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect()
+    parts.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()
 }
 
-/// Keeps the names of the calls that came, and knows which should.
+/// Records the names of received calls, and compares them with the expected ones.
 pub(super) struct Recorder {
     expected: BTreeSet<String>,
-    seen: Mutex<BTreeSet<&'static str>>,
+    received: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Recorder {
-    /// Expects calls by name.
+    /// Returns a recorder that expects these calls.
     pub(super) fn new(expected: impl IntoIterator<Item = String>) -> Self {
-        Self { expected: expected.into_iter().collect(), seen: Mutex::default() }
+        Self { expected: expected.into_iter().collect(), received: Mutex::default() }
     }
 
     pub(super) fn record(&self, call: &Call<'_>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.extend(call.names());
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        received.extend(call.names());
     }
 
-    /// Compares what came with what should: as sets, so that order and repeats do not count.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Compares received and expected calls as sets; order and repetition do not matter.
+    pub(super) fn result(&self) -> Result<(), String> {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let list =
             |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(",") };
-        let missing = self.expected.iter().map(String::as_str).filter(|name| !seen.contains(name));
+        let missing =
+            self.expected.iter().map(String::as_str).filter(|name| !received.contains(name));
         let missing: Vec<_> = missing.collect();
-        let extra: Vec<_> = seen.iter().copied().filter(|n| !self.expected.contains(*n)).collect();
-        if missing.is_empty() && extra.is_empty() {
+        let unexpected: Vec<_> =
+            received.iter().copied().filter(|n| !self.expected.contains(*n)).collect();
+        if missing.is_empty() && unexpected.is_empty() {
             return Ok(());
         }
-        Err(format!(
-            "calls that did not come: {}; calls not expected: {}",
-            list(missing),
-            list(extra)
-        ))
+        Err(format!("missing calls: {}; unexpected calls: {}", list(missing), list(unexpected)))
     }
 }
 
@@ -132,17 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_repeats_do_not_count_but_missing_and_extra_calls_do() {
+    fn missing_and_unexpected_calls_fail_whatever_the_order_and_repetition() {
         let recorder = Recorder::new(["ready".to_owned(), "updatecounter".to_owned()]);
         let diff = CounterUpdate { diff: 1, ..CounterUpdate::default() };
         recorder.record(&Call::UpdateCounter(diff));
         recorder.record(&Call::UpdateCounter(diff));
-        let missing = recorder.verdict().unwrap_err();
-        assert_eq!(missing, "calls that did not come: ready; calls not expected: none");
+        let missing = recorder.result().unwrap_err();
+        assert_eq!(missing, "missing calls: ready; unexpected calls: none");
         recorder.record(&Call::Ready);
-        assert_eq!(recorder.verdict(), Ok(()));
+        assert_eq!(recorder.result(), Ok(()));
         recorder.record(&Call::Watch);
-        assert!(recorder.verdict().is_err());
+        assert!(recorder.result().is_err());
     }
 
     #[test]
@@ -152,6 +150,9 @@ mod tests {
         let server = &server;
         assert!(Call::SetAnnotation { server, value: "41" }.names().is_empty());
         assert_eq!(Call::SetAnnotation { server, value: "42" }.names(), ["setannotation"]);
-        assert!(Call::SetLabel { server, value: "0" }.names().is_empty(), "it has no time");
+        assert!(
+            Call::SetLabel { server, value: "0" }.names().is_empty(),
+            "it has no creation time"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Says in events what the process changed.
+//! Events about the changes that the process made.
 
 use api::agones::GameServer;
 use cluster::EventType;
@@ -8,18 +8,18 @@ use super::Settings;
 use super::changes::{Changes, RequestedState};
 use super::core::Write;
 
-/// Who says so.
+/// The component that reports the events.
 const SOURCE: &str = "gameserver-sidecar";
 
-/// How many characters of a refusal are reported; messages of events hold 1024 bytes.
-const LONGEST: usize = 700;
+/// The maximum number of characters of an error in an event; event messages hold 1024 bytes.
+const MAX_ERROR_CHARS: usize = 700;
 
 pub(super) struct Events {
     events: cluster::EventRecorder,
     sending: Option<Supervised>,
 }
 
-/// What waits is sent, and then the task ends by itself.
+/// Detaches the task, which ends when the queued events are sent.
 impl Drop for Events {
     fn drop(&mut self) {
         if let Some(sending) = self.sending.take() {
@@ -29,31 +29,32 @@ impl Drop for Events {
 }
 
 impl Events {
-    /// Starts sending, behind the work. It ends when this is dropped and what waits is sent.
+    /// Starts sending events in the background, until this is dropped and the queue is empty.
     pub(super) fn start(client: kube::Client, settings: &Settings) -> Self {
         let (events, sending) = cluster::EventRecorder::new(client, settings.clock.clone());
         let task = format!("events of game server {}/{}", settings.namespace, settings.name);
         Self { events, sending: Some(settings.supervisor.spawn(task, sending)) }
     }
 
-    /// Reports a change that the API refused, and that is dropped.
-    pub(super) fn refused(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
+    /// Records that the API rejected a change, which is dropped.
+    pub(super) fn rejected(&self, server: &GameServer, dropped: &Changes, err: &kube::Error) {
         let what = dropped.names().join(", ");
         tracing::error!(
             error = %cluster::explain(err),
             change = what,
-            "a change was refused; dropped it"
+            "the API rejected a change; dropping it"
         );
-        let note = format!("The change of {what} was refused and is dropped: {}", why(err));
+        let note =
+            format!("The API rejected the change of {what}; it was dropped: {}", truncated(err));
         self.events.record(server, SOURCE, EventType::Warning, "SDKChangeRefused", note);
     }
 
-    /// Says what a write changed.
+    /// Records the changes that a write made.
     pub(super) fn written(&self, write: &Write, after: &GameServer) {
         if let Some(requested) = write.batch.changes.requested_state_for(&write.before) {
             let (kind, note) = match requested {
                 RequestedState::Unhealthy => {
-                    (EventType::Warning, "no sign of life for too long".to_owned())
+                    (EventType::Warning, "no health ping in time".to_owned())
                 }
                 RequestedState::Reserved(Some(span)) => {
                     (EventType::Normal, format!("SDK state change, for {} s", span.as_secs()))
@@ -82,7 +83,7 @@ impl Events {
     }
 }
 
-/// Returns what the API said, as much of it as fits into an event.
-fn why(err: &kube::Error) -> String {
-    cluster::explain(err).chars().take(LONGEST).collect()
+/// Returns the error, truncated to fit into an event.
+fn truncated(err: &kube::Error) -> String {
+    cluster::explain(err).chars().take(MAX_ERROR_CHARS).collect()
 }

@@ -1,4 +1,4 @@
-//! Is the process alive, by what it says itself?
+//! Health checking: a process that stops sending health pings is Unhealthy.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,58 +10,59 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::changes::RequestedState;
 use super::core::Core;
 
-/// The signs of life of the process.
-pub(super) struct Pulse {
-    state: Mutex<State>,
+/// The health pings of the process.
+pub(super) struct Heartbeat {
+    state: Mutex<HeartbeatState>,
     probed: Notify,
 }
 
-struct State {
-    last_beat_at: Instant,
-    silent_periods: i32,
+struct HeartbeatState {
+    last_ping_at: Instant,
+    missed_periods: i32,
     threshold: i32,
 }
 
-impl Pulse {
+impl Heartbeat {
     pub(super) fn new() -> Self {
-        let state = State { last_beat_at: Instant::now(), silent_periods: 0, threshold: i32::MAX };
+        let state =
+            HeartbeatState { last_ping_at: Instant::now(), missed_periods: 0, threshold: i32::MAX };
         Self { state: Mutex::new(state), probed: Notify::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeartbeatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a sign of life, which makes up for all silence before it.
-    pub(super) fn beat(&self) {
+    /// Records a health ping, which resets the count of missed periods.
+    pub(super) fn ping(&self) {
         let mut state = self.state();
-        (state.last_beat_at, state.silent_periods) = (Instant::now(), 0);
+        (state.last_ping_at, state.missed_periods) = (Instant::now(), 0);
     }
 
-    /// Answers a probe. The first one starts the watch over the process: its container runs.
+    /// Answers a liveness probe. The first one starts health checking, since the container runs.
     pub(super) fn probe(&self) -> bool {
         self.probed.notify_one();
         let state = self.state();
-        state.silent_periods < state.threshold
+        state.missed_periods < state.threshold
     }
 
-    /// Ends a period. Gives whether the process was silent for too many in a row just now.
+    /// Ends a period. Returns true when the number of missed periods in a row has just reached the threshold.
     fn end_period(&self, period: Duration) -> bool {
         let mut state = self.state();
-        if state.last_beat_at.elapsed() < period {
+        if state.last_ping_at.elapsed() < period {
             return false;
         }
-        state.silent_periods = state.silent_periods.saturating_add(1);
-        state.silent_periods == state.threshold
+        state.missed_periods = state.missed_periods.saturating_add(1);
+        state.missed_periods == state.threshold
     }
 }
 
-/// Watches over the process until the end of time; `from_start`: its container starts together with this.
+/// Monitors the process; with `from_start` from now on.
 ///
-/// Otherwise the watch begins with the first probe of the container or some time after the first call of the process,
-/// because until then its image may still be on the way.
-pub(super) async fn watch_over(core: &Core, from_start: bool) {
-    core.seen().await;
+/// Otherwise monitoring begins with the first probe of the container, or after the initial delay that follows the first call,
+/// because until then the image may still be pulled.
+pub(super) async fn monitor(core: &Core, from_start: bool) {
+    core.synced().await;
     let Ok(server) = core.current() else { return };
     let health = server.spec.health;
     if health.disabled {
@@ -69,38 +70,38 @@ pub(super) async fn watch_over(core: &Core, from_start: bool) {
     }
     let delayed = async {
         if !from_start {
-            core.called().await;
+            core.first_call().await;
         }
         tokio::time::sleep(seconds(health.initial_delay_seconds, 0)).await;
     };
     tokio::select! {
-        () = core.pulse.probed.notified() => {}
+        () = core.heartbeat.probed.notified() => {}
         () = delayed => {}
     }
-    judge(core, &health).await;
+    check_periods(core, &health).await;
 }
 
-async fn judge(core: &Core, health: &Health) {
+async fn check_periods(core: &Core, health: &Health) {
     let period = seconds(health.period_seconds, 5);
-    core.pulse.state().threshold =
+    core.heartbeat.state().threshold =
         if health.failure_threshold > 0 { health.failure_threshold } else { 3 };
-    core.pulse.beat();
+    core.heartbeat.ping();
     let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if core.pulse.end_period(period) {
-            tracing::warn!("no sign of life for too long; the game server is unhealthy");
-            // A game server that is gone needs no state.
+        if core.heartbeat.end_period(period) {
+            tracing::warn!("no health ping in time; the game server is Unhealthy");
+            // A game server that no longer exists needs no state.
             let _ = core.request_state(RequestedState::Unhealthy);
         }
     }
 }
 
-/// Reads a number of seconds; one that no object can have counts as `otherwise`.
-fn seconds(number: i32, otherwise: u64) -> Duration {
+/// Returns a number of seconds, or the default if it is not positive.
+fn seconds(number: i32, default: u64) -> Duration {
     let number = u64::try_from(number).ok().filter(|number| *number > 0);
-    Duration::from_secs(number.unwrap_or(otherwise))
+    Duration::from_secs(number.unwrap_or(default))
 }
 
 #[cfg(test)]
@@ -108,22 +109,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silence_counts_by_periods_and_a_beat_makes_up_for_it() {
-        let pulse = Pulse::new();
-        pulse.state().threshold = 2;
+    async fn missed_periods_are_counted_and_a_ping_resets_them() {
+        let heartbeat = Heartbeat::new();
+        heartbeat.state().threshold = 2;
         let period = Duration::from_secs(5);
-        let silence = || async {
+        let missed_period = || async {
             tokio::time::sleep(period).await;
-            pulse.end_period(period)
+            heartbeat.end_period(period)
         };
-        assert!(!silence().await);
-        pulse.beat();
-        assert!(!silence().await);
-        assert!(pulse.probe());
-        assert!(silence().await, "two in a row");
-        assert!(!pulse.probe());
-        assert!(!silence().await, "said once");
-        pulse.beat();
-        assert!(pulse.probe());
+        assert!(!missed_period().await);
+        heartbeat.ping();
+        assert!(!missed_period().await);
+        assert!(heartbeat.probe());
+        assert!(missed_period().await, "two in a row");
+        assert!(!heartbeat.probe());
+        assert!(!missed_period().await, "reported once");
+        heartbeat.ping();
+        assert!(heartbeat.probe());
     }
 }

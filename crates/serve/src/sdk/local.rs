@@ -1,4 +1,4 @@
-//! A stand-in with no control plane, for developers of games: the object is in memory, and changes at once.
+//! Local mode, for game developers: no control plane, the object is in memory and changes at once.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::core::Core;
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// The interval at which the file is checked for changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Why a file is no game server.
+/// Why a file cannot be used as a GameServer.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
@@ -28,21 +28,21 @@ pub enum FileError {
     Syntax {
         /// The file.
         path: String,
-        /// What was found.
+        /// The syntax error.
         message: String,
     },
-    /// It is no GameServer.
+    /// It is not a GameServer.
     #[error("{path} is not a GameServer: {message}")]
     Shape {
         /// The file.
         path: String,
-        /// The fields that do not fit.
+        /// The invalid fields.
         message: String,
     },
 }
 
-/// Gives the game server of somebody who brings none.
-pub(super) fn default(uid: String, now: Timestamp) -> GameServer {
+/// Returns the GameServer that is used without a file.
+pub(super) fn default_server(uid: String, now: Timestamp) -> GameServer {
     let object = json!({
         "metadata": {
             "name": "local",
@@ -69,7 +69,7 @@ pub(super) fn default(uid: String, now: Timestamp) -> GameServer {
     serde_json::from_value(object).expect("the object above is a GameServer")
 }
 
-/// Reads a game server from a file. Counters and lists start as `spec` says where `status` says nothing of them.
+/// Reads a game server from a file. Counters and lists start as in `spec` where `status` has none.
 pub(super) fn read(path: &Path) -> Result<GameServer, FileError> {
     let name = || path.display().to_string();
     let text =
@@ -79,7 +79,7 @@ pub(super) fn read(path: &Path) -> Result<GameServer, FileError> {
     if !object.is_object() {
         return Err(FileError::Shape { path: name(), message: "expected an object".to_owned() });
     }
-    // What a cluster needs in order to start it, a developer need not write down.
+    // Local mode starts no pod, so the template may be left out.
     if object["spec"]["template"].is_null() {
         object["spec"]["template"] = json!({});
     }
@@ -93,21 +93,21 @@ pub(super) fn read(path: &Path) -> Result<GameServer, FileError> {
     Ok(server)
 }
 
-/// Ends reservations and reads the file again whenever it changes, however it changes, until the end.
-pub(super) async fn keep(core: &Core, file: Option<PathBuf>) {
-    let mut looks = tokio::time::interval(LOOK);
-    let mut seen = file.as_deref().and_then(mark);
+/// Ends reservations, and reloads the file when it changes, until the SDK server stops.
+pub(super) async fn run(core: &Core, file: Option<PathBuf>) {
+    let mut poll = tokio::time::interval(POLL_INTERVAL);
+    let mut loaded = file.as_deref().and_then(fingerprint);
     loop {
         tokio::select! {
             () = core.stop.cancelled() => return,
             () = core.end_reservation() => {}
-            () = core.woken() => {}
-            _ = looks.tick() => {
+            () = core.changed() => {}
+            _ = poll.tick() => {
                 let Some(path) = &file else { continue };
-                let now = mark(path);
-                // A file that is not there is about to be: editors write a new one and rename it.
-                if now.is_some() && now != seen {
-                    seen = now;
+                let now = fingerprint(path);
+                // A missing file is about to reappear: editors write a new one and rename it.
+                if now.is_some() && now != loaded {
+                    loaded = now;
                     reload(core, path);
                 }
             }
@@ -118,17 +118,17 @@ pub(super) async fn keep(core: &Core, file: Option<PathBuf>) {
 fn reload(core: &Core, path: &Path) {
     match read(path) {
         Ok(server) => {
-            tracing::info!(file = %path.display(), "read again");
+            tracing::info!(file = %path.display(), "reloaded the GameServer");
             core.replace(server);
         }
         Err(err) => {
-            tracing::warn!(error = %process::log::chain(&err), "the file is not used; the last good one is")
+            tracing::warn!(error = %process::log::chain(&err), "the changed file is invalid; keeping the last valid GameServer")
         }
     }
 }
 
-/// Tells one content of a file from another without reading it.
-fn mark(path: &Path) -> Option<(SystemTime, u64, u64)> {
+/// Returns modification time, size and inode, which differ when the file has changed.
+fn fingerprint(path: &Path) -> Option<(SystemTime, u64, u64)> {
     let meta = std::fs::metadata(path).ok()?;
     let inode = std::os::unix::fs::MetadataExt::ino(&meta);
     Some((meta.modified().ok()?, meta.len(), inode))

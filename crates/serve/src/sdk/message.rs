@@ -1,20 +1,20 @@
-//! How a GameServer looks to its own process.
+//! A GameServer as the SDK's message.
 
 use api::agones::GameServer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::proto::sdk::{self, game_server as part, game_server::status};
 
-/// Gives the message for an object.
-pub(super) fn of(server: &GameServer) -> sdk::GameServer {
+/// Converts an object into the message.
+pub(super) fn from_object(server: &GameServer) -> sdk::GameServer {
     sdk::GameServer {
-        object_meta: Some(meta(server)),
+        object_meta: Some(object_meta(server)),
         spec: Some(spec(server)),
-        status: Some(state(server)),
+        status: Some(game_server_status(server)),
     }
 }
 
-fn meta(server: &GameServer) -> part::ObjectMeta {
+fn object_meta(server: &GameServer) -> part::ObjectMeta {
     let meta = server.metadata.clone();
     let seconds = |time: Option<Time>| time.map_or(0, |time| time.0.as_second());
     part::ObjectMeta {
@@ -41,8 +41,8 @@ fn spec(server: &GameServer) -> part::Spec {
     part::Spec { health: Some(health) }
 }
 
-fn state(server: &GameServer) -> part::Status {
-    let seen = server.status.clone().unwrap_or_default();
+fn game_server_status(server: &GameServer) -> part::Status {
+    let current = server.status.clone().unwrap_or_default();
     let address =
         |a: api::agones::NodeAddress| status::Address { r#type: a.type_, address: a.address };
     let players = |p: api::agones::PlayerStatus| status::PlayerStatus {
@@ -57,22 +57,22 @@ fn state(server: &GameServer) -> part::Status {
     let list =
         |l: api::agones::ListStatus| status::ListStatus { capacity: l.capacity, values: l.values };
     part::Status {
-        state: seen.state,
-        address: seen.address,
-        addresses: seen.addresses.unwrap_or_default().into_iter().map(address).collect(),
-        ports: seen
+        state: current.state,
+        address: current.address,
+        addresses: current.addresses.unwrap_or_default().into_iter().map(address).collect(),
+        ports: current
             .ports
             .unwrap_or_default()
             .into_iter()
             .map(|p| status::Port { name: p.name, port: p.port })
             .collect(),
-        players: seen.players.map(players),
-        counters: seen
+        players: current.players.map(players),
+        counters: current
             .counters
             .unwrap_or_default()
             .into_iter()
             .map(|(k, c)| (k, counter(c)))
             .collect(),
-        lists: seen.lists.unwrap_or_default().into_iter().map(|(k, l)| (k, list(l))).collect(),
+        lists: current.lists.unwrap_or_default().into_iter().map(|(k, l)| (k, list(l))).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers on the listeners until the end.
+//! Serves gRPC, REST and probes on the listeners of an SDK server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use super::grpc::Service;
 use super::{Listeners, rest};
 use crate::proto::{alpha, beta, sdk};
 
-/// A game may connect long before it says anything, and its stream of signs of life goes on for as long as it lives.
-const GRPC: Limits =
-    Limits { stranger_for: Duration::from_secs(120), body_within: None, ..Limits::USUAL };
+/// A game may connect long before its first call, and its stream of health pings lasts as long as the process.
+const GRPC_LIMITS: Limits =
+    Limits { authenticate_within: Duration::from_secs(120), body_within: None, ..Limits::USUAL };
 
-/// How long connections may hold up the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long open connections may delay the shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Answers gRPC, REST and probes until the end.
+/// Serves gRPC, REST and probes until the SDK server stops.
 pub(super) async fn run(core: &Arc<Core>, listeners: Listeners) {
-    let all = async {
+    let serving = async {
         let rest = rest::router(Arc::clone(core));
-        let grpc = listen(core, GRPC, listeners.grpc, grpc(core));
+        let grpc = listen(core, GRPC_LIMITS, listeners.grpc, grpc(core));
         let http = listen(core, Limits::USUAL, listeners.http, rest);
         tokio::join!(grpc, http, probes(core, listeners.health));
     };
-    let too_long = async {
+    let timeout = async {
         core.stop.cancelled().await;
-        tokio::time::sleep(FAREWELL).await;
+        tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
     };
     tokio::select! {
-        () = all => {}
-        () = too_long => {}
+        () = serving => {}
+        () = timeout => {}
     }
     core.stop.cancel();
 }
@@ -59,10 +59,10 @@ async fn probes(core: &Arc<Core>, listener: Option<TcpListener>) {
 }
 
 async fn game_server_health(State(core): State<Arc<Core>>) -> Result<&'static str, StatusCode> {
-    core.pulse.probe().then_some("ok").ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+    core.heartbeat.probe().then_some("ok").ok_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 async fn listen(core: &Core, limits: Limits, listener: TcpListener, router: Router) {
     let stop = core.stop.clone().cancelled_owned();
-    crate::listen::serve_within(limits, listener, None, router, stop).await;
+    crate::listen::serve_with_limits(limits, listener, None, router, stop).await;
 }

@@ -1,41 +1,40 @@
-//! Is a game server still small enough to be stored?
+//! The size limits of a GameServer.
 //!
-//! The API refuses a write that makes an object too large, and the game has its answer by then. So the calls that add text
-//! are checked before they are answered.
+//! The API rejects a write that makes an object too large, but the call has returned by then. So calls that add text are
+//! checked before they return.
 
 use api::agones::GameServer;
 
-use super::refusal::Refusal;
+use super::error::CallError;
 
-/// The most that the keys and values of all annotations may come to: the 256 KiB that Kubernetes allows, less what the
-/// control plane needs for its own.
-const ANNOTATION_BYTES: usize = 255 * 1024;
+/// The maximum total size of annotation keys and values: the 256 KiB that Kubernetes allows, less part the control plane
+/// needs for its own.
+const MAX_ANNOTATION_BYTES: usize = 255 * 1024;
 
-/// The most that the whole object may come to as JSON. Stores of clusters take 1.5 MiB, of which some goes to the record
-/// of who owns which field.
-const OBJECT_BYTES: usize = 1024 * 1024;
+/// The maximum size of the object as JSON. etcd accepts 1.5 MiB, some of which goes to `managedFields`.
+const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 
-/// Refuses a change that makes an object larger than it can be.
-pub(super) fn check(before: &GameServer, after: &GameServer) -> Result<(), Refusal> {
-    for (what, size, most) in [
-        ("annotations", annotations as fn(&GameServer) -> usize, ANNOTATION_BYTES),
-        ("GameServer", object, OBJECT_BYTES),
+/// Rejects a change that makes an object too large.
+pub(super) fn check(before: &GameServer, after: &GameServer) -> Result<(), CallError> {
+    for (part, size, max) in [
+        ("annotations", annotation_bytes as fn(&GameServer) -> usize, MAX_ANNOTATION_BYTES),
+        ("GameServer", object_bytes, MAX_OBJECT_BYTES),
     ] {
         let bytes = size(after);
-        // What others have made too large may still be made smaller.
-        if bytes > most && bytes > size(before) {
-            let why = format!("{what}: expected at most {most} bytes in all, found {bytes}");
-            return Err(Refusal::argument(why));
+        // An object that is too large already may still be made smaller.
+        if bytes > max && bytes > size(before) {
+            let message = format!("{part}: expected at max {max} bytes in all, found {bytes}");
+            return Err(CallError::invalid_argument(message));
         }
     }
     Ok(())
 }
 
-fn annotations(server: &GameServer) -> usize {
+fn annotation_bytes(server: &GameServer) -> usize {
     let all = server.metadata.annotations.iter().flatten();
     all.map(|(key, value)| key.len() + value.len()).sum()
 }
 
-fn object(server: &GameServer) -> usize {
+fn object_bytes(server: &GameServer) -> usize {
     serde_json::to_vec(server).map_or(0, |text| text.len())
 }

@@ -1,4 +1,4 @@
-//! The admission webhooks behind the real API server: it fills in and refuses as the embedded engine does.
+//! The admission webhooks with the real API server: it applies defaults and rejects objects as the embedded engine does.
 
 use std::path::Path;
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn prepare(client: &Client, namespace: &str) {
     namespaces.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// Gives the fields that a refusal names, with what it says of each.
+/// Returns the fields that a refusal names, with what it says of each.
 fn causes(refused: Result<Fleet, kube::Error>) -> Vec<(String, String)> {
     match refused {
         Err(kube::Error::Api(status)) => {

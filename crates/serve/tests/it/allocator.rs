@@ -1,4 +1,4 @@
-//! The allocator through all its doors.
+//! The allocator through all its endpoints.
 
 mod certificates;
 mod chaos;

@@ -1,4 +1,4 @@
-//! What Agones' typed Go clients send (`vectors/agones-go-client.jsonl`), sent to the embedded engine and to the real API server
+//! The requests of Agones' typed Go clients (`vectors/agones-go-client.jsonl`), sent to the embedded engine and to the real API server
 //! with our webhooks. The answers must be those of Agones, and such a client must be able to decode them.
 
 mod decoding;

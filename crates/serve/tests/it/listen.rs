@@ -1,15 +1,16 @@
-//! Silent clients do not lock out those that speak, wherever we listen.
+//! Idle connections do not block other clients, on any listener.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Caches;
+use cluster::{Caches, DecisionCounts};
 use engine::{Engine, Settings};
+use plimsoll_serve::allocator::Endpoints;
 use plimsoll_serve::metrics::Metrics;
 use plimsoll_serve::sdk::{self, Listeners};
-use plimsoll_serve::tls::{Certificates, Files};
-use plimsoll_serve::{admission, listen};
+use plimsoll_serve::tls::{CertificateFiles, CertificateWatcher};
+use plimsoll_serve::{admission, allocator, listen};
 use process::{Clock, Supervisor};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -17,6 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+
+use crate::allocator::world::followed;
 
 /// More than there may be connections at all.
 const SILENT: usize = 4200;
@@ -54,7 +57,7 @@ async fn answers(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) {
 async fn thousands_of_silent_clients_do_not_lock_out_prometheus() {
     let (listener, address) = bound().await;
     let mut tasks = JoinSet::new();
-    let router = Metrics::new(&Caches::new(None, false)).router();
+    let router = Metrics::new(&Caches::new(None, false), DecisionCounts::default()).router();
     tasks.spawn(listen::serve(listener, None, router, std::future::pending()));
     let _silent = silent(address).await;
     answers(TcpStream::connect(address).await.unwrap(), "/metrics").await;
@@ -66,8 +69,8 @@ async fn thousands_of_silent_clients_do_not_lock_out_the_api_server_that_calls_w
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(files.path().join("tls.crt"), made.cert.pem()).unwrap();
     std::fs::write(files.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
-    let (shown, supervisor) = (Files::in_folder(files.path()), Supervisor::new());
-    let certificates = Certificates::of_files(shown, &supervisor).await.unwrap();
+    let (shown, supervisor) = (CertificateFiles::in_directory(files.path()), Supervisor::new());
+    let certificates = CertificateWatcher::from_files(shown, &supervisor).await.unwrap();
     let (listener, address) = bound().await;
     let mut tasks = JoinSet::new();
     let router = admission::router(Clock::system());
@@ -89,7 +92,7 @@ async fn thousands_of_silent_clients_do_not_lock_out_the_api_server_that_calls_w
 }
 
 #[tokio::test]
-async fn thousands_of_silent_clients_do_not_lock_out_the_game_from_its_sdk_server() {
+async fn thousands_of_idle_connections_do_not_block_the_client_of_the_sdk_server() {
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let ((grpc, grpc_at), (http, http_at)) = (bound().await, bound().await);
     let (health, health_at) = bound().await;
@@ -106,6 +109,21 @@ async fn thousands_of_silent_clients_do_not_lock_out_the_game_from_its_sdk_serve
             speaks(stream).await;
         }
     }
+}
+
+#[tokio::test]
+async fn thousands_of_silent_clients_do_not_lock_out_matchmakers() {
+    let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+    let (listener, address) = bound().await;
+    let settings = allocator::Settings::default();
+    let endpoint = allocator::Endpoint { listener, tls: None, allow_anonymous: false };
+    let endpoints = Endpoints { matchmakers: Some(endpoint), ..Endpoints::default() };
+    let (client, stop) = (engine.client(), std::future::pending());
+    let caches = followed(&client, true, &settings.supervisor);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(allocator::serve(client, caches, settings, endpoints, stop));
+    let _silent = silent(address).await;
+    speaks(TcpStream::connect(address).await.unwrap()).await;
 }
 
 /// Expects any answer at all.

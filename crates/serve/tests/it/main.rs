@@ -1,4 +1,4 @@
-//! What others call, called as they call it: on the embedded engine, and on a real API server where there is one.
+//! The services that other programs call, called by their own clients: on the embedded engine, and on a real API server if there is one.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 

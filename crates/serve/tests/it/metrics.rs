@@ -1,4 +1,4 @@
-//! What Prometheus sees: Agones' names, with the numbers of what is there.
+//! The metrics that Prometheus scrapes: Agones' names, with values computed from the objects.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use api::agones::{Fleet, GameServer};
 use api::autoscaling::FleetAutoscaler;
+use api::plimsoll::{AutoScalePolicy, MetricSource, ScalingPolicy};
 use axum::body::Body;
 use axum::http::{Request, Response};
-use cluster::Caches;
+use cluster::{CachedKind, Caches, DecisionCounts};
 use engine::{Engine, Settings};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use plimsoll_serve::metrics::{Allocated, Metrics, REQUIRED_KINDS};
+use plimsoll_serve::metrics::{AllocationSample, Metrics, REQUIRED_KINDS};
 use process::{Random, Supervised, Supervisor};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -43,9 +44,13 @@ fn autoscaler() -> Value {
     })
 }
 
+/// Follows what metrics need, and the kinds that the controllers of policies follow.
 fn follow(caches: &Arc<Caches>, client: &Client) -> Vec<Supervised> {
     let (random, supervisor) = (Random::system(), Supervisor::new());
-    caches.follow(client, &REQUIRED_KINDS.into(), &random, &supervisor)
+    let policies =
+        [CachedKind::ScalingPolicy, CachedKind::AutoScalePolicy, CachedKind::MetricSource];
+    let kinds = REQUIRED_KINDS.into_iter().chain(policies).collect();
+    caches.follow(client, &kinds, &random, &supervisor)
 }
 
 /// Waits until each of the lines is among the metrics.
@@ -68,7 +73,7 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let client = engine.client();
     let caches = Caches::new(None, false);
-    let metrics = Metrics::new(&caches);
+    let metrics = Metrics::new(&caches, DecisionCounts::default());
     let following = follow(&caches, &client);
     let to = PostParams::default();
     let made = |value: Value| serde_json::from_value(value).unwrap();
@@ -92,7 +97,7 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
     .await;
     let allocated = Patch::Merge(json!({"status": {"state": "Allocated"}}));
     servers.patch("s2", &PatchParams::default(), &allocated).await.unwrap();
-    metrics.allocation().record(Allocated {
+    metrics.allocation().record(AllocationSample {
         fleet: "f",
         status: "Allocated",
         scheduling: "Packed",
@@ -134,9 +139,78 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
 }
 
 #[tokio::test]
-async fn prometheus_is_answered_in_its_own_format() {
+async fn policies_and_metric_sources_are_measured() {
+    let engine = Engine::open(Settings::ephemeral()).await.unwrap();
+    let client = engine.client();
+    let caches = Caches::new(None, false);
+    let metrics = Metrics::new(&caches, DecisionCounts::default());
+    let following = follow(&caches, &client);
+    let object = |kind: &str, name: &str, spec: Value| {
+        let meta = json!({"name": name});
+        json!({"apiVersion": "plimsoll.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec})
+    };
+    let condition = |type_: &str, status: &str| {
+        json!({
+            "type": type_, "status": status, "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let action = json!({"at": "2026-01-01T00:00:10Z", "from": 3, "to": 5, "outcome": "Applied"});
+    let (create, write) = (PostParams::default(), PatchParams::default());
+    let policies: Api<ScalingPolicy> = Api::default_namespaced(client.clone());
+    let check = json!({"name": "c", "strategy": {"fixedValue": {"value": 7}}});
+    let spec = json!({
+        "target": {"kind": "Deployment", "name": "web"}, "min": 2, "max": 9, "checks": [check],
+    });
+    let policy = serde_json::from_value(object("ScalingPolicy", "p", spec)).unwrap();
+    policies.create(&create, &policy).await.unwrap();
+    let status = json!({"status": {
+        "currentCount": 5, "desiredCount": 7, "lastAction": action,
+        "conditions": [condition("AbleToScale", "False"), condition("ScalingActive", "True")],
+    }});
+    policies.patch_status("p", &write, &Patch::Merge(status)).await.unwrap();
+    let services: Api<AutoScalePolicy> = Api::default_namespaced(client.clone());
+    let spec = json!({
+        "serviceId": "1s5", "metric": "CPUUtilizationPercent", "threshold": 80, "min": 1, "max": 4,
+        "action": "up", "amount": 1,
+    });
+    let policy = serde_json::from_value(object("AutoScalePolicy", "s", spec)).unwrap();
+    services.create(&create, &policy).await.unwrap();
+    let status = json!({"status": {"currentCount": 3}});
+    services.patch_status("s", &write, &Patch::Merge(status)).await.unwrap();
+    let sources: Api<MetricSource> = Api::all(client.clone());
+    let spec = json!({"http": {"url": "http://127.0.0.1:1/", "value": "/v"}});
+    let source = serde_json::from_value(object("MetricSource", "load", spec)).unwrap();
+    sources.create(&create, &source).await.unwrap();
+    let status = json!({"status": {"conditions": [condition("Reachable", "False")]}});
+    sources.patch_status("load", &write, &Patch::Merge(status)).await.unwrap();
+    shown(
+        &metrics,
+        &[
+            r#"plimsoll_policy_current_count{kind="ScalingPolicy",name="p",namespace="default"} 5"#,
+            r#"plimsoll_policy_desired_count{kind="ScalingPolicy",name="p",namespace="default"} 7"#,
+            r#"plimsoll_policy_min{kind="ScalingPolicy",name="p",namespace="default"} 2"#,
+            r#"plimsoll_policy_max{kind="ScalingPolicy",name="p",namespace="default"} 9"#,
+            r#"plimsoll_policy_last_action_timestamp_seconds{kind="ScalingPolicy",name="p",namespace="default"} 1767225610"#,
+            r#"plimsoll_policy_condition{kind="ScalingPolicy",name="p",namespace="default",type="AbleToScale"} 0"#,
+            r#"plimsoll_policy_condition{kind="ScalingPolicy",name="p",namespace="default",type="ScalingActive"} 1"#,
+            r#"plimsoll_policy_current_count{kind="AutoScalePolicy",name="s",namespace="default"} 3"#,
+            r#"plimsoll_policy_max{kind="AutoScalePolicy",name="s",namespace="default"} 4"#,
+            r#"plimsoll_metric_source_reachable{name="load"} 0"#,
+        ],
+    )
+    .await;
+    drop(following);
+}
+
+#[tokio::test]
+async fn prometheus_gets_its_own_format() {
     let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
-    let answer = Metrics::new(&Caches::new(None, false)).router().oneshot(request).await.unwrap();
+    let answer = Metrics::new(&Caches::new(None, false), DecisionCounts::default())
+        .router()
+        .oneshot(request)
+        .await
+        .unwrap();
     let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
@@ -161,10 +235,10 @@ fn with_an_unreadable_fleet() -> Client {
 #[tokio::test]
 async fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_skipped() {
     let (caches, client) = (Caches::new(None, false), with_an_unreadable_fleet());
-    let metrics = Metrics::new(&caches);
+    let metrics = Metrics::new(&caches, DecisionCounts::default());
     let following = follow(&caches, &client);
     shown(&metrics, &[r#"plimsoll_unreadable_objects{kind="Fleet"} 1"#]).await;
     drop((following, metrics, caches));
-    let metrics = Metrics::new(&Caches::new(None, false));
+    let metrics = Metrics::new(&Caches::new(None, false), DecisionCounts::default());
     assert!(!metrics.text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#));
 }

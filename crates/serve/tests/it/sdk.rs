@@ -177,16 +177,17 @@ fn merge(into: &mut Value, change: &Value) {
     }
 }
 
-/// The stand-in for the controller: what asks to be Ready is Ready.
+/// Acts as the controller: sets game servers in RequestReady to Ready.
 async fn make_ready(servers: Api<GameServer>) {
-    let mut seen = watcher(servers.clone(), watcher::Config::default()).applied_objects().boxed();
-    while let Some(Ok(server)) = seen.next().await {
+    let mut changes =
+        watcher(servers.clone(), watcher::Config::default()).applied_objects().boxed();
+    while let Some(Ok(server)) = changes.next().await {
         let Some(status) = server.status else { continue };
         if status.state == "RequestReady" {
             let version = server.metadata.resource_version;
             let ready =
                 json!({"metadata": {"resourceVersion": version}, "status": {"state": "Ready"}});
-            // Another change came first, and comes by again.
+            // On a conflict, the watch delivers the newer object.
             let _ = servers.patch("gs", &PatchParams::default(), &Patch::Merge(ready)).await;
         }
     }

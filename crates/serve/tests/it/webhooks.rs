@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
-use plimsoll_serve::tls::{Certificates, Files};
+use plimsoll_serve::tls::{CertificateFiles, CertificateWatcher};
 use plimsoll_serve::{admission, listen};
 use process::{Clock, Supervisor};
 use serde_json::{Value, json};
@@ -33,8 +33,8 @@ impl Webhooks {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         std::fs::write(files.path().join("tls.crt"), made.cert.pem()).unwrap();
         std::fs::write(files.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
-        let (shown, supervisor) = (Files::in_folder(files.path()), Supervisor::new());
-        let certificates = Certificates::of_files(shown, &supervisor).await.unwrap();
+        let (shown, supervisor) = (CertificateFiles::in_directory(files.path()), Supervisor::new());
+        let certificates = CertificateWatcher::from_files(shown, &supervisor).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let ca_bundle = base64::engine::general_purpose::STANDARD.encode(made.cert.pem());

@@ -1,6 +1,6 @@
-//! Which words make a script?
+//! The scripts of simulated game servers.
 //!
-//! `ready=2s shutdown=10m`: what a simulated game server does, and how long after its pod began to run.
+//! `ready=2s shutdown=10m`: the steps of a simulated game server, each with its time after the start of the pod.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use decide::duration;
 /// The annotation of a pod that holds its script.
 pub const ANNOTATION: &str = "plimsoll.dev/simulate";
 
-/// Something that a game server does.
+/// A step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// Says that it is ready.
+pub enum Step {
+    /// It becomes Ready.
     Ready,
-    /// Sends no more signs of life.
-    FallSilent,
-    /// Says that it is done.
+    /// It sends no more health pings.
+    StopHealthPings,
+    /// It shuts down.
     Shutdown,
-    /// Ends, without a word.
+    /// Its process exits without a call.
     Crash {
-        /// The code that its process ends with.
+        /// The exit code.
         code: i32,
     },
 }
 
-/// What a game server does, and when, in the order of time.
+/// The steps of a game server, ordered by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script(Vec<(Duration, Deed)>);
+pub struct Script(Vec<(Duration, Step)>);
 
 impl Script {
-    /// Gives every deed with the time from the moment the pod runs.
-    pub fn deeds(&self) -> impl Iterator<Item = (Duration, Deed)> + use<'_> {
+    /// Returns every step with its time after the start of the pod.
+    pub fn steps(&self) -> impl Iterator<Item = (Duration, Step)> + use<'_> {
         self.0.iter().copied()
     }
 }
 
-/// A game server that is ready at once and stays.
+/// A game server that becomes Ready at once and stays so.
 impl Default for Script {
     fn default() -> Self {
-        Self(vec![(Duration::ZERO, Deed::Ready)])
+        Self(vec![(Duration::ZERO, Step::Ready)])
     }
 }
 
-/// A script that cannot be played.
+/// An invalid script.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "`{word}` in {ANNOTATION}: expected ready=TIME, silent=TIME, shutdown=TIME or crash=TIME[:CODE], with a TIME like 1.5s or 10m"
@@ -58,15 +58,15 @@ impl FromStr for Script {
 
     fn from_str(text: &str) -> Result<Self, BadScript> {
         let words = text.split([' ', ',', '\n']).filter(|word| !word.is_empty());
-        let mut deeds = words
-            .map(|word| deed(word).ok_or_else(|| BadScript { word: word.to_owned() }))
+        let mut steps = words
+            .map(|word| step(word).ok_or_else(|| BadScript { word: word.to_owned() }))
             .collect::<Result<Vec<_>, _>>()?;
-        deeds.sort_by_key(|(after, _)| *after);
-        Ok(Self(deeds))
+        steps.sort_by_key(|(after, _)| *after);
+        Ok(Self(steps))
     }
 }
 
-fn deed(word: &str) -> Option<(Duration, Deed)> {
+fn step(word: &str) -> Option<(Duration, Step)> {
     let (name, rest) = word.split_once('=')?;
     let (time, code) = match rest.split_once(':') {
         Some((time, code)) if name == "crash" => (time, code.parse().ok()?),
@@ -74,14 +74,14 @@ fn deed(word: &str) -> Option<(Duration, Deed)> {
         None => (rest, 1),
     };
     let after = Duration::try_from(duration::parse(time).ok()?).ok()?;
-    let deed = match name {
-        "ready" => Deed::Ready,
-        "silent" => Deed::FallSilent,
-        "shutdown" => Deed::Shutdown,
-        "crash" => Deed::Crash { code },
+    let step = match name {
+        "ready" => Step::Ready,
+        "silent" => Step::StopHealthPings,
+        "shutdown" => Step::Shutdown,
+        "crash" => Step::Crash { code },
         _ => return None,
     };
-    Some((after, deed))
+    Some((after, step))
 }
 
 #[cfg(test)]
@@ -92,16 +92,16 @@ mod tests {
     fn a_script_is_played_in_the_order_of_time() {
         let script: Script = "shutdown=1m, ready=1.5s crash=2m:3".parse().unwrap();
         let expected = [
-            (Duration::from_millis(1500), Deed::Ready),
-            (Duration::from_secs(60), Deed::Shutdown),
-            (Duration::from_secs(120), Deed::Crash { code: 3 }),
+            (Duration::from_millis(1500), Step::Ready),
+            (Duration::from_secs(60), Step::Shutdown),
+            (Duration::from_secs(120), Step::Crash { code: 3 }),
         ];
-        assert_eq!(script.deeds().collect::<Vec<_>>(), expected);
+        assert_eq!(script.steps().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn an_empty_script_does_nothing() {
-        assert_eq!("".parse::<Script>().unwrap().deeds().count(), 0);
+        assert_eq!("".parse::<Script>().unwrap().steps().count(), 0);
     }
 
     #[test]

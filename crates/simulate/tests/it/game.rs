@@ -1,4 +1,4 @@
-//! A simulated game server says what its script says, when it says so.
+//! Simulated game servers follow their scripts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the game servers are: on the embedded engine, or on the real API server.
+//! Prepares the game servers to allocate: on the embedded engine, or on the real API server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use xtask::kube::{Binaries, Cluster, Options, Program};
 use xtask::process::Folder;
 
-use super::ask::{Asker, Door};
+use super::client::{AllocationClient, Protocol};
 use super::timed;
 use crate::fleets::worlds::{self, World};
 use crate::fleets::{self, FLEET};
@@ -44,7 +44,7 @@ impl Where {
         }
     }
 
-    /// The real API server's own speed scatters the most, from one run to the next: many short pairs say more than a few long ones.
+    /// The real API server's own speed scatters the most, from one run to the next: many short pairs are more accurate than a few long ones.
     pub(super) fn usual_runs(self) -> usize {
         match self {
             Self::Embedded | Self::Followed => 5,
@@ -93,12 +93,14 @@ impl Place {
                 let settings = engine::Settings::in_directory(data.path());
                 Backing::Embedded(Box::new(engine::Engine::open(settings).await?), data)
             }
-            Where::Followed => Backing::Followed(Box::new(World::embedded().await?)),
+            Where::Followed => {
+                Backing::Followed(Box::new(World::embedded(&control::Part::ALL).await?))
+            }
             Where::Real => {
                 // On this thread, since what it starts ends with the thread that started it.
                 let cluster = tokio::task::block_in_place(|| {
                     let binaries = Binaries::build(&Program::CLUSTER)?;
-                    let options = Options { controllers: false, nodes: 0 };
+                    let options = Options { controllers: false, nodes: 0, workloads: false };
                     let cluster = Cluster::start(&binaries, &options)?;
                     cluster.apply(&worlds::crds()?)?;
                     anyhow::Ok(cluster)
@@ -142,19 +144,19 @@ impl Place {
         }
     }
 
-    /// Whether a door is measured here: what following costs shows in process.
-    pub(super) fn has(&self, door: Door) -> bool {
-        self.which != Where::Followed || door == Door::Process
+    /// Whether a protocol is measured here: what following costs shows in process.
+    pub(super) fn has(&self, protocol: Protocol) -> bool {
+        self.which != Where::Followed || protocol == Protocol::Process
     }
 
-    pub(super) async fn asker(&self, door: Door) -> anyhow::Result<Asker> {
-        match door {
-            Door::Process => Asker::in_process(&self.allocator),
-            Door::Grpc | Door::Rest => Asker::connect(door, self.port).await,
+    pub(super) async fn client(&self, protocol: Protocol) -> anyhow::Result<AllocationClient> {
+        match protocol {
+            Protocol::Process => AllocationClient::in_process(&self.allocator),
+            Protocol::Grpc | Protocol::Rest => AllocationClient::connect(protocol, self.port).await,
         }
     }
 
-    /// Gives clients for bare updates, each with a connection of its own.
+    /// Returns clients for bare updates, each with a connection of its own.
     pub(super) async fn updaters(&self, clients: usize) -> anyhow::Result<Vec<Updater>> {
         let left = Arc::new(Mutex::new(VecDeque::new()));
         let mut updaters = Vec::new();
@@ -179,22 +181,22 @@ impl Place {
             server.metadata.managed_fields = None;
         }
         *left.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-        self.settle().await?;
+        self.wait_until_idle().await?;
         let timed = timed(updaters, size, update_one).await?;
         self.catch_up(size).await?;
         Ok(timed)
     }
 
     /// Lets a run begin as the others do. A third of kube-apiserver's work is to collect garbage, in cycles of several seconds, and of
-    /// runs in turn one kind could meet three cycles each time where the other meets two.
-    pub(super) async fn settle(&self) -> anyhow::Result<()> {
+    /// alternating runs one kind could meet three cycles each time where the other meets two.
+    pub(super) async fn wait_until_idle(&self) -> anyhow::Result<()> {
         let Backing::Real(_) = self.backing else { return Ok(()) };
         let collect = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new())?;
         let collected = self.backing.client().await?.request_text(collect).await;
         collected.map(drop).context("the API server does not collect its garbage")
     }
 
-    /// Waits until the allocator has seen that all servers are Ready again.
+    /// Waits until all servers are Ready again in the cache of the allocator.
     async fn catch_up(&self, size: usize) -> anyhow::Result<()> {
         let caught_up = async {
             while self.allocator.ready_servers() < size {
@@ -232,7 +234,7 @@ fn api(client: Client) -> Api<DynamicObject> {
     Api::namespaced_with(client, "default", &resource)
 }
 
-/// Waits until an API server that was told of the kind serves it.
+/// Waits until an API server serves a kind that was just defined.
 async fn served(client: &Client) -> anyhow::Result<()> {
     let served = async {
         while api(client.clone()).list(&ListParams::default()).await.is_err() {
@@ -242,7 +244,7 @@ async fn served(client: &Client) -> anyhow::Result<()> {
     tokio::time::timeout(Duration::from_secs(60), served).await.context("the kind is not served")
 }
 
-/// Makes Ready servers of one fleet, on as many nodes as they would need.
+/// Creates Ready servers of one fleet, on as many nodes as they would need.
 async fn fill(backing: &Backing, count: usize) -> anyhow::Result<()> {
     let mut workers = Vec::new();
     let next = Arc::new(Mutex::new((0..count).map(server).collect::<VecDeque<Value>>()));
@@ -259,7 +261,7 @@ async fn fill(backing: &Backing, count: usize) -> anyhow::Result<()> {
     timed(workers, count, create).await.map(drop)
 }
 
-/// Gives a game server as a fleet's are, about two kilobytes.
+/// Returns a game server as a fleet's are, about two kilobytes.
 fn server(index: usize) -> Value {
     json!({
         "apiVersion": "agones.dev/v1", "kind": "GameServer",

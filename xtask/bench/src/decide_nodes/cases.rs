@@ -23,10 +23,10 @@ pub(super) struct Case {
     make: fn() -> Cluster,
 }
 
-/// What a case times.
+/// The work that a case times.
 #[derive(Clone, Copy)]
 pub(super) enum Timed {
-    Turn,
+    Evaluation,
     Packing,
     Predicate,
 }
@@ -34,7 +34,7 @@ pub(super) enum Timed {
 impl fmt::Display for Timed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Turn => "turn",
+            Self::Evaluation => "evaluation",
             Self::Packing => "packing",
             Self::Predicate => "predicate",
         })
@@ -61,10 +61,10 @@ impl Case {
         let settings = Settings { scale_up, scale_down, expanders, ..Settings::default() };
         match self.timed {
             Timed::Predicate => measure::predicate(&cluster),
-            Timed::Turn if !cluster.workloads.is_empty() => {
+            Timed::Evaluation if !cluster.workloads.is_empty() => {
                 measure::scale_down(&cluster, &settings)
             }
-            Timed::Turn | Timed::Packing => measure::scale_up(&cluster, &settings),
+            Timed::Evaluation | Timed::Packing => measure::scale_up(&cluster, &settings),
         }
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn all() -> Vec<Case> {
     vec![
         case(
             "50,000 pods of one kind, 0 to 1,000 nodes",
-            Timed::Turn,
+            Timed::Evaluation,
             "CA 1.0 s, 470 MB",
             "20 ms",
             one_kind,
@@ -95,25 +95,31 @@ pub(super) fn all() -> Vec<Case> {
             "0.2 ms",
             avoided,
         ),
-        case("10,000 diverse pods, 400 groups", Timed::Turn, "Karpenter 38 s", "300 ms", diverse),
+        case(
+            "10,000 diverse pods, 400 groups",
+            Timed::Evaluation,
+            "Karpenter 38 s",
+            "300 ms",
+            diverse,
+        ),
         case(
             "2,000 nodes with 40 pods of 1 % each: 1,200 go",
-            Timed::Turn,
+            Timed::Evaluation,
             "CA 1.3 s",
             "50 ms",
             idle,
         ),
-        case("50,000 pods of 1,000 kinds, 20 groups", Timed::Turn, "-", "500 ms", many_kinds),
+        case("50,000 pods of 1,000 kinds, 20 groups", Timed::Evaluation, "-", "500 ms", many_kinds),
         case(
             "5,000 nodes, 150,000 pods, 5,000 pending",
-            Timed::Turn,
+            Timed::Evaluation,
             "CA minutes (reports)",
             "500 ms",
             || running(5_000, 5_000),
         ),
         case(
             "15,000 nodes, 450,000 pods, 10,000 pending",
-            Timed::Turn,
+            Timed::Evaluation,
             "-",
             "2 s, under 1,536 MiB",
             || running(15_000, 10_000),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use decide::nodes::{Cluster, HOSTNAME_LABEL, Node, Resize, Snapshot};
 
-/// Gives how many nodes of the group first fit decreasing needs for the pods that the plan gave it.
+/// Returns how many nodes of the group first fit decreasing needs for the pods that the plan gave it.
 pub(super) fn nodes(cluster: &Cluster, resize: &Resize) -> usize {
     let Some(template) = &cluster.groups[resize.group].template else { return 0 };
     let node = Arc::new(Node {
@@ -17,10 +17,11 @@ pub(super) fn nodes(cluster: &Cluster, resize: &Resize) -> usize {
     });
     let mut pods: Vec<_> =
         resize.nodes.iter().flatten().map(|pod| cluster.pods[*pod].clone()).collect();
-    let share = |asked: i64, has: i64| asked as f64 / has.max(1) as f64;
+    let share = |requested: i64, has: i64| requested as f64 / has.max(1) as f64;
     let size = |pod: &decide::nodes::Pod| {
-        let asked = &pod.spec.requests;
-        share(asked.cpu, node.allocatable.cpu) + share(asked.memory, node.allocatable.memory)
+        let requested = &pod.spec.requests;
+        share(requested.cpu, node.allocatable.cpu)
+            + share(requested.memory, node.allocatable.memory)
     };
     pods.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let alone = Cluster { pods, ..Cluster::default() };

@@ -1,19 +1,19 @@
-//! Times the phases of a turn.
+//! Times the phases of an evaluation.
 
 use std::time::Instant;
 
-use decide::nodes::{Cluster, Settings, Snapshot, Status, Turn};
+use decide::nodes::{Cluster, Evaluation, Settings, Snapshot, Status};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ffd;
 use super::objects::Objects;
 
-/// What one case took, in seconds, and what came out.
+/// The seconds that one case took, and its result.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Figures {
     pub(super) grouping: f64,
-    pub(super) looking: f64,
+    pub(super) evaluating: f64,
     pub(super) planning: f64,
     pub(super) nodes: String,
     pub(super) ffd: Option<usize>,
@@ -24,8 +24,8 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn turn(&self) -> f64 {
-        self.grouping + self.looking + self.planning
+    pub(super) fn evaluation(&self) -> f64 {
+        self.grouping + self.evaluating + self.planning
     }
 }
 
@@ -33,32 +33,32 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_second(1_767_225_600).expect("it is a moment")
 }
 
-/// Times turns that add nodes, and compares the plan with first fit decreasing and the lower bound.
+/// Times evaluations that add nodes, and compares the plan with first fit decreasing and the lower bound.
 pub(super) fn scale_up(cluster: &Cluster, settings: &Settings) -> Figures {
-    let mut best = best_of(cluster, settings, |turn| {
-        turn.scale_up();
+    let mut best = best_of(cluster, settings, |evaluation| {
+        evaluation.scale_up();
         String::new()
     });
     describe(&mut best, cluster, settings);
     best
 }
 
-/// Times turns that remove nodes.
+/// Times evaluations that remove nodes.
 pub(super) fn scale_down(cluster: &Cluster, settings: &Settings) -> Figures {
     let status = Status::default();
-    let mut best = best_of(cluster, settings, |turn| {
-        let added = turn.scale_up();
-        format!("-{}", turn.scale_down(&status, &added).delete.len())
+    let mut best = best_of(cluster, settings, |evaluation| {
+        let added = evaluation.scale_up();
+        format!("-{}", evaluation.scale_down(&status, &added).delete.len())
     });
     (best.bound, best.placed) = ("-".to_owned(), "-".to_owned());
     best
 }
 
-/// Times the phases of turns from the same objects; `plan` says what came out.
+/// Times the phases of evaluations of the same objects; `plan` returns the result.
 fn best_of(
     cluster: &Cluster,
     settings: &Settings,
-    plan: impl Fn(&mut Turn<'_>) -> String,
+    plan: impl Fn(&mut Evaluation<'_>) -> String,
 ) -> Figures {
     let mut best = Figures { grouping: f64::INFINITY, ..Figures::default() };
     let objects_mib = memory("VmRSS:");
@@ -66,14 +66,14 @@ fn best_of(
     let mut runs = 0;
     while runs < 3 || (runs < 30 && started.elapsed().as_secs_f64() < 2.0) {
         runs += 1;
-        // A turn groups first; on its own, so that it can be told apart.
+        // An evaluation groups first; here separately, to measure it.
         let (grouping, snapshot) = time(|| Snapshot::new(cluster, |_| true));
         drop(snapshot);
-        let (looking, mut turn) = time(|| Turn::new(cluster, settings, now()));
-        let looking = (looking - grouping).max(0.0);
-        let (planning, nodes) = time(|| plan(&mut turn));
-        let figures = Figures { grouping, looking, planning, nodes, ..Figures::default() };
-        if figures.turn() < best.turn() {
+        let (evaluating, mut evaluation) = time(|| Evaluation::new(cluster, settings, now()));
+        let evaluating = (evaluating - grouping).max(0.0);
+        let (planning, nodes) = time(|| plan(&mut evaluation));
+        let figures = Figures { grouping, evaluating, planning, nodes, ..Figures::default() };
+        if figures.evaluation() < best.evaluation() {
             best = figures;
         }
     }
@@ -82,16 +82,16 @@ fn best_of(
     best
 }
 
-/// Says how good the plan is.
+/// Returns how good the plan is.
 fn describe(figures: &mut Figures, cluster: &Cluster, settings: &Settings) {
-    let mut turn = Turn::new(cluster, settings, now());
-    let pending = turn.pending.len();
-    let plan = turn.scale_up();
+    let mut evaluation = Evaluation::new(cluster, settings, now());
+    let pending = evaluation.pending.len();
+    let plan = evaluation.scale_up();
     let nodes: usize = plan.resizes.iter().map(|resize| resize.nodes.len()).sum();
     figures.nodes = format!("{nodes} in {} groups", plan.resizes.len());
     figures.placed = format!("{} of {pending}", pending - plan.unschedulable.len());
     let Some(most) = plan.resizes.iter().max_by_key(|resize| resize.nodes.len()) else { return };
-    if let Some(bound) = turn.bound(most.group) {
+    if let Some(bound) = evaluation.bound(most.group) {
         figures.bound = format!("{} ({})", bound.nodes, bound.forced_by);
     }
     figures.ffd = Some(plan.resizes.iter().map(|resize| ffd::nodes(cluster, resize)).sum());
@@ -129,7 +129,7 @@ pub(super) fn conversion(objects: &Objects) -> f64 {
     (0..3).map(|_| time(|| objects.cluster()).0).fold(f64::INFINITY, f64::min)
 }
 
-/// Gives the time that the work spent on the CPU: others use this machine too, and waiting for them says nothing.
+/// Returns the time that the work spent on the CPU: waiting for other programs on this machine does not count.
 pub(super) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let started = on_cpu();
     let done = work();

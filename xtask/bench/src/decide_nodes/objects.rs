@@ -1,4 +1,4 @@
-//! The objects of a cluster as an API server gives them, for turns to start from.
+//! Builds the objects of a cluster as an API server returns them, as input of evaluations.
 
 use api::nodes::{ClusterObjects, Pods};
 use api::plimsoll::NodeGroup;
@@ -20,7 +20,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Makes the objects that a cluster is read from.
+    /// Builds the objects that a cluster is read from.
     pub(super) fn new(cluster: &Cluster) -> Self {
         Self {
             groups: cluster.groups.iter().map(|g| decoded(group(g))).collect(),

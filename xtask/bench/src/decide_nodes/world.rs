@@ -1,4 +1,4 @@
-//! Makes clusters, the same ones every time.
+//! Generates clusters, the same ones every time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use decide::nodes::{
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const MIB: i64 = 1 << 20;
 
-/// Numbers that look random but are the same every time.
+/// Pseudorandom numbers, the same ones every time.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {

@@ -80,8 +80,8 @@ impl Connection {
         let response = self.sender.send_request(request).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {
-            let said = body.collect().await?.to_bytes();
-            bail!("{path}: {} {}", parts.status, String::from_utf8_lossy(&said));
+            let answer = body.collect().await?.to_bytes();
+            bail!("{path}: {} {}", parts.status, String::from_utf8_lossy(&answer));
         }
         Ok(body)
     }

@@ -1,4 +1,4 @@
-//! What is measured, the same for every server.
+//! Measures a server; the requests are the same for every one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::{Scale, WRITERS};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// What was measured of one server.
+/// The figures of one server.
 pub(super) struct Figures {
     pub(super) creates: Vec<f64>,
     pub(super) updates: Vec<f64>,
@@ -60,13 +60,13 @@ pub(super) async fn figures(server: &dyn Server, scale: Scale) -> anyhow::Result
     fill(&target, scale.pods, &made).await?;
     let list = list(&target).await?;
     let watch = watch(&target, scale).await?;
-    // Let what is left of the work settle before looking at memory.
+    // Wait for remaining work before measuring memory.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let full = server.memory()?;
     Ok(Figures { creates, updates, get, list, watch, start: server.start_ms(), empty, full })
 }
 
-/// Gives a pod as users write it, about a kilobyte.
+/// Returns a pod as users write it, about a kilobyte.
 fn pod(name: &str) -> Bytes {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -172,7 +172,7 @@ async fn gets(target: &Target, count: usize) -> anyhow::Result<Latency> {
     Ok(Latency::of(times))
 }
 
-/// Makes pods until there are as many as wanted.
+/// Creates pods until there are as many as wanted.
 async fn fill(target: &Target, wanted: usize, made: &Arc<AtomicUsize>) -> anyhow::Result<()> {
     let mut tasks = Vec::new();
     for _ in 0..64 {
@@ -207,21 +207,21 @@ async fn list(target: &Target) -> anyhow::Result<f64> {
     Ok(Latency::of(times).median)
 }
 
-/// Makes objects one at a time while many watch; gives the time from sending each to every watcher's receipt.
+/// Creates objects one at a time while many watch; returns the time from sending each to every watcher's receipt.
 async fn watch(target: &Target, scale: Scale) -> anyhow::Result<Latency> {
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-    let (seen, mut arrivals) = tokio::sync::mpsc::unbounded_channel::<Instant>();
+    let (received, mut arrivals) = tokio::sync::mpsc::unbounded_channel::<Instant>();
     let mut keep = Vec::new();
     for _ in 0..scale.watchers {
         let mut connection = target.connect().await?;
         let path = format!("{MAPS}?watch=true&resourceVersion=0&labelSelector=of%3Dbench");
         let mut events = connection.start(Method::GET, &path, Bytes::new()).await?;
-        let seen = seen.clone();
+        let received = received.clone();
         keep.push(connection);
         tokio::spawn(async move {
             while let Some(Ok(frame)) = events.frame().await {
                 if frame.data_ref().is_some_and(|data| !data.is_empty()) {
-                    let _ = seen.send(Instant::now());
+                    let _ = received.send(Instant::now());
                 }
             }
         });

@@ -14,9 +14,9 @@ use super::client::Target;
 pub(super) trait Server {
     fn name(&self) -> &'static str;
     fn target(&self) -> anyhow::Result<Target>;
-    /// Gives how long it took to get ready, in milliseconds.
+    /// Returns how long it took to get ready, in milliseconds.
     fn start_ms(&self) -> f64;
-    /// Gives the resident memory, in MiB.
+    /// Returns the resident memory, in MiB.
     fn memory(&self) -> anyhow::Result<f64>;
 }
 
@@ -45,7 +45,7 @@ impl Embedded {
     }
 }
 
-/// What the engine's process says once it can be used.
+/// The line that the engine's process prints once it serves requests.
 const READY: &str = "ready";
 
 /// Serves the engine alone, without what else `plimsoll up` starts, until the process is killed.
@@ -105,7 +105,8 @@ impl Real {
     pub(super) fn start() -> anyhow::Result<Self> {
         let binaries = Binaries::build(&Program::CLUSTER)?;
         let started = Instant::now();
-        let cluster = Cluster::start(&binaries, &Options { controllers: false, nodes: 0 })?;
+        let cluster =
+            Cluster::start(&binaries, &Options { controllers: false, nodes: 0, workloads: false })?;
         Ok(Self { cluster, start_ms: started.elapsed().as_secs_f64() * 1000.0 })
     }
 }

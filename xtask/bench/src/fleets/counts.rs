@@ -1,4 +1,4 @@
-//! How many writes go to the API?
+//! Counts the writes to the API.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use cluster::Caches;
+use control::Part;
 use engine::{Engine, Runtime, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +18,7 @@ use kubelet::Simulated;
 use process::{Clock, Supervisor};
 use serde_json::json;
 use serve::admission;
-use serve::tls::{Certificates, Files};
+use serve::tls::{CertificateFiles, CertificateWatcher};
 use simulate::game::Player;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -41,15 +42,15 @@ pub(crate) struct World {
     kept: Kept,
 }
 
-/// What must live as long as the world.
+/// Keeps alive the parts that a world needs.
 enum Kept {
     Embedded { engine: Engine, runtime: Runtime, _data: Folder },
     Real { _cluster: Cluster },
 }
 
 impl World {
-    /// The embedded engine, on disk, with simulated nodes.
-    pub(crate) async fn embedded() -> anyhow::Result<Self> {
+    /// The embedded engine, on disk, with simulated nodes and these controllers.
+    pub(crate) async fn embedded(parts: &'static [Part]) -> anyhow::Result<Self> {
         let data = Folder::new()?;
         let engine = Engine::open(Settings::in_directory(data.path())).await?;
         let counter = Counter::default();
@@ -68,7 +69,7 @@ impl World {
         let runtime = engine.run(settings).await?;
         let mut tasks = JoinSet::new();
         let caches = Caches::new(None, false);
-        tasks.spawn(controllers(ours, Arc::clone(&caches)));
+        tasks.spawn(controllers(ours, Arc::clone(&caches), parts));
         let kept = Kept::Embedded { engine, runtime, _data: data };
         let Kept::Embedded { engine, .. } = &kept else { unreachable!("it was just made") };
         let client = engine.client();
@@ -95,7 +96,7 @@ impl World {
         let mut tasks = JoinSet::new();
         webhooks(&cluster, &mut tasks).await?;
         let caches = Caches::new(None, false);
-        tasks.spawn(controllers(ours.clone(), Arc::clone(&caches)));
+        tasks.spawn(controllers(ours.clone(), Arc::clone(&caches), &Part::ALL));
         tasks.spawn(play_running(ours));
         let client = Client::try_from(config)?;
         let kept = Kept::Real { _cluster: cluster };
@@ -106,7 +107,7 @@ impl World {
         self.name
     }
 
-    /// Gives a client whose writes do not count.
+    /// Returns a client whose writes do not count.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -138,12 +139,12 @@ pub(crate) fn crds() -> serde_json::Result<String> {
 
 /// Answers the API server's questions about game servers and their fleets, as an installed Plimsoll does.
 async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<()> {
-    let files = Files {
+    let files = CertificateFiles {
         certificate: cluster.file("server.crt"),
         key: cluster.file("server.key"),
-        callers: None,
+        client_ca: None,
     };
-    let certificates = Certificates::of_files(files, &Supervisor::new()).await?;
+    let certificates = CertificateWatcher::from_files(files, &Supervisor::new()).await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("https://{}", listener.local_addr()?);
     let ca =
@@ -173,15 +174,14 @@ async fn webhooks(cluster: &Cluster, tasks: &mut JoinSet<()>) -> anyhow::Result<
     cluster.apply(&format!("{mutating}\n---\n{validating}\n"))
 }
 
-async fn controllers(client: Client, caches: Arc<Caches>) {
-    let (settings, parts, supervisor) =
-        (control::Settings::default(), &control::Part::ALL, Supervisor::new());
+async fn controllers(client: Client, caches: Arc<Caches>, parts: &'static [Part]) {
+    let (settings, supervisor) = (control::Settings::default(), Supervisor::new());
     let kinds = control::required_kinds(parts);
     let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
     control::run(client, caches, settings, parts, std::future::pending()).await;
 }
 
-/// Plays the game of every pod that KWOK says runs.
+/// Calls the SDK for every pod that KWOK marks as running.
 async fn play_running(client: Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let running = watcher::Config::default()
@@ -189,12 +189,12 @@ async fn play_running(client: Client) {
         .fields("status.phase=Running");
     let mut began = pin!(watcher(pods, running).default_backoff().applied_objects());
     let player = Player::new(client);
-    let mut seen = std::collections::HashSet::new();
+    let mut known = std::collections::HashSet::new();
     let mut playing = JoinSet::new();
     while let Some(pod) = began.next().await {
         // A watch that broke begins anew.
         let Ok(pod) = pod else { continue };
-        if !pod.uid().is_some_and(|uid| seen.insert(uid)) {
+        if !pod.uid().is_some_and(|uid| known.insert(uid)) {
             continue;
         }
         let player = player.clone();

@@ -1,4 +1,4 @@
-//! What happens to a fleet at the door.
+//! Admission of fleets: defaults and validation.
 
 use std::sync::LazyLock;
 
@@ -23,16 +23,16 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: Some(published),
     prepare,
-    admit: settle,
+    admit: admit_fleet,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&crd()));
 
 fn crd() -> CustomResourceDefinition {
     Fleet::crd()
 }
 
-/// Makes the CRD that clients see.
+/// Returns the CRD that is served to clients.
 fn published() -> CustomResourceDefinition {
     let mut crd = crd();
     words::for_game_servers(&mut crd, &["spec", "template", "spec"]);
@@ -48,7 +48,7 @@ fn prepare(value: &mut Value, admission: &Admission<'_>) {
     }
 }
 
-fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_fleet(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     prepare(value, admission);
     let renames = dialect::game_server(value, "/spec/template/spec");
     renames.put_back(unset::without_new_status(value, admission, |value| enter(value, admission)))

@@ -1,4 +1,4 @@
-//! What happens to a game server at the door: its defaults, in the order in which upstream applies them.
+//! Admission of game servers: defaults, in the order in which Agones applies them.
 
 use std::sync::LazyLock;
 
@@ -27,10 +27,10 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     crd: Some(published),
     prepare,
-    admit: settle,
+    admit: admit_game_server,
 };
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::of(&crd()));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_crd(&crd()));
 
 /// Makes the CRD. Upstream gave game servers a scale subresource (so that a budget can count them) on fields that are
 /// always 1, and no status subresource: one write changes metadata, spec and status together. A state has to be one that there
@@ -63,7 +63,7 @@ fn crd() -> CustomResourceDefinition {
     crd
 }
 
-/// Makes the CRD that clients see.
+/// Returns the CRD that is served to clients.
 fn published() -> CustomResourceDefinition {
     let mut crd = crd();
     words::for_game_servers(&mut crd, &["spec"]);
@@ -79,7 +79,7 @@ fn prepare(value: &mut Value, admission: &Admission<'_>) {
     }
 }
 
-fn settle(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
+fn admit_game_server(value: &mut Value, admission: &Admission<'_>) -> Result<(), Vec<Problem>> {
     prepare(value, admission);
     let renames = dialect::game_server(value, "/spec");
     renames.put_back(enter(value, admission))

@@ -15,7 +15,7 @@ pub struct GameServerPort {
     /// The named range of host ports to take one from: `default` unless given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub range: String,
-    /// Who chooses the host port: `Dynamic` unless given.
+    /// How the host port is chosen: `Dynamic` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_policy: Option<PortPolicy>,
     /// The container that listens: the game server's own unless given.
@@ -35,13 +35,13 @@ pub struct GameServerPort {
 }
 
 impl GameServerPort {
-    /// Gives the policy, which is Dynamic where none is written.
+    /// Returns the policy, which is Dynamic where none is written.
     pub fn policy(&self) -> PortPolicy {
         self.port_policy.unwrap_or_default()
     }
 }
 
-/// Who chooses the host port.
+/// How the host port is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PortPolicy {
     /// A free port of the range is taken.
@@ -55,7 +55,7 @@ pub enum PortPolicy {
     None,
 }
 
-/// What is spoken on a port.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PortProtocol {
     /// UDP.

@@ -1,4 +1,4 @@
-//! What a game server should be.
+//! The spec of a GameServer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{GameServerPort, GameServerStatus};
 use crate::agones::{CounterStatus, ListStatus, PodTemplate, Scheduling, is_zero};
 
-/// What a game server should be.
+/// The desired state of a game server.
 #[expect(clippy::duplicated_attributes, reason = "columns share their types")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -44,7 +44,7 @@ pub struct GameServerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
     #[schemars(extend("nullable" = true))]
     pub ports: Vec<GameServerPort>,
-    /// How often the process must say that it is well.
+    /// How often the process must report that it is healthy.
     #[serde(default)]
     pub health: Health,
     /// How game servers are spread over nodes: `Packed` unless given.
@@ -55,7 +55,7 @@ pub struct GameServerSpec {
     pub sdk_server: SdkServer,
     /// The pod that the game server runs in.
     pub template: PodTemplate,
-    /// Player tracking, which has given way to lists.
+    /// Player tracking, which lists have replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub players: Option<PlayerSpec>,
     /// Counters by name, with their first values. No counter can be added later.
@@ -66,27 +66,27 @@ pub struct GameServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 1000))]
     pub lists: Option<BTreeMap<String, ListStatus>>,
-    /// Whether the game server may be moved off its node.
+    /// Whether the pod of the game server may be evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
 }
 
-/// How often the process must say that it is well.
+/// How often the process must report that it is healthy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// True: nobody asks.
+    /// True: health checking is disabled.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub disabled: bool,
-    /// The seconds within which the process must speak: 5 unless given.
+    /// The seconds within which the process must send a health ping: 5 unless given.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub period_seconds: i32,
-    /// The silent periods in a row that make it unhealthy: 3 unless given.
+    /// The consecutive periods without a health ping that make it unhealthy: 3 unless given.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1))]
     pub failure_threshold: i32,
-    /// The seconds that it has before it is asked at all: 5 unless given.
+    /// The seconds before the first check: 5 unless given.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub initial_delay_seconds: i32,
@@ -99,11 +99,11 @@ pub struct SdkServer {
     /// How much it logs: `Info` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
-    /// The port it speaks gRPC on: 9357 unless given.
+    /// The gRPC port: 9357 unless given.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1, max = 65535))]
     pub grpc_port: i32,
-    /// The port it speaks HTTP on: 9358 unless given.
+    /// The HTTP port: 9358 unless given.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1, max = 65535))]
     pub http_port: i32,
@@ -114,7 +114,7 @@ pub struct SdkServer {
 pub enum LogLevel {
     /// Only what failed.
     Error,
-    /// What changed.
+    /// The changed part.
     Info,
     /// Every decision.
     Debug,
@@ -122,7 +122,7 @@ pub enum LogLevel {
     Trace,
 }
 
-/// Player tracking, which has given way to lists.
+/// Player tracking, which lists have replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlayerSpec {
@@ -132,7 +132,7 @@ pub struct PlayerSpec {
     pub initial_capacity: i64,
 }
 
-/// Whether the game server may be moved off its node.
+/// Whether the pod of the game server may be evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Eviction {
     /// `Never` unless given.

@@ -1,4 +1,4 @@
-//! What a game server is.
+//! The status of a GameServer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Eviction;
 use crate::agones::{CounterStatus, ListStatus};
 
-/// What a game server is.
+/// The observed state of a game server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GameServerStatus {
@@ -25,7 +25,7 @@ pub struct GameServerStatus {
     pub node_name: String,
     /// The moment at which a Reserved game server becomes Ready again.
     pub reserved_until: Option<Time>,
-    /// Player tracking, which has given way to lists.
+    /// Player tracking, which lists have replaced.
     pub players: Option<PlayerStatus>,
     /// The counters by name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct GameServerStatus {
     /// The lists by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lists: Option<BTreeMap<String, ListStatus>>,
-    /// Whether the game server may be moved off its node.
+    /// Whether the pod of the game server may be evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
 }
@@ -52,14 +52,14 @@ pub struct StatusPort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeAddress {
-    /// What kind of address: one of a node's kinds, or `PodIP`.
+    /// The type of the address: that of a node's address, or `PodIP`.
     #[serde(rename = "type")]
     pub type_: String,
     /// The address.
     pub address: String,
 }
 
-/// Player tracking, which has given way to lists.
+/// Player tracking, which lists have replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PlayerStatus {
@@ -67,6 +67,6 @@ pub struct PlayerStatus {
     pub count: i64,
     /// The players that there is room for.
     pub capacity: i64,
-    /// Who is connected.
+    /// The ids of the connected players.
     pub ids: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! What a game server may not be: the rules that a schema cannot say.
+//! Validation of game servers, beyond what a schema expresses.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ fn container(spec: &GameServerSpec, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
     let path = format!("{path}.container");
     if spec.container.is_empty() && spec.template.container_names().count() > 1 {
-        let message = "must say which of the pod's containers is the game server";
+        let message = "must name the pod's container that is the game server";
         out.push(Problem::required(&path, message));
     }
     if spec.template.container_names().all(|name| name != spec.container) {
@@ -98,7 +98,7 @@ fn can_listen(spec: &GameServerSpec, name: &str) -> bool {
         || spec.template.containers("initContainers").filter(is_sidecar).any(|c| c["name"] == name)
 }
 
-/// Checks that no container asks for less than nothing, or for more than its limit.
+/// Checks that no container has a negative request, or one above its limit.
 fn resources(spec: &GameServerSpec, path: &str) -> Vec<Problem> {
     let mut out = Vec::new();
     for list in ["initContainers", "containers"] {

@@ -1,4 +1,4 @@
-//! Turns what was counted of a service's containers into percentages over time.
+//! Converts the statistics of a service's containers into percentages over time.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::super::auto_scale_policy::{RelativeTo, ServiceMetric};
 use super::{ContainerStatsSpec, SampleSpec};
 use crate::quantity::Quantity;
 
-/// Makes a service's series, one point per second: the mean over the containers that were seen in that second. The
+/// Returns a service's series, one point per second: the mean over the containers with a sample in that second. The
 /// error says which container keeps it from being made.
 pub fn of_service(
     containers: &[&ContainerStatsSpec],
@@ -43,7 +43,7 @@ pub fn of_service(
     Ok(Series::new(points.collect(), Some(SignedDuration::from_secs(1))))
 }
 
-/// Gives what usage is compared with: cores or bytes; `None` where each sample says it itself.
+/// Returns what usage is compared with: cores or bytes; `None` where each sample says it itself.
 fn whole(
     spec: &ContainerStatsSpec,
     metric: ServiceMetric,
@@ -108,7 +108,7 @@ fn points(
 }
 
 /// Reads Docker Engine's counters; what is not there is zero or absent.
-fn sample(cpu: &Value, memory: &Value) -> Sample {
+pub fn sample(cpu: &Value, memory: &Value) -> Sample {
     let number = |value: &Value| {
         // Some engines write large counters as floating-point numbers.
         value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_the_mean_of_the_containers_seen_in_it() {
+    fn a_point_is_the_mean_of_the_containers_observed_in_its_second() {
         let (a, b) = (container("a", 0.4, 60, json!({})), container("b", 0.8, 60, json!({})));
         assert_eq!(newest(&[&a, &b], Cpu, Limit), Ok(60.0));
         let silent = container("c", 0.8, 0, json!({}));

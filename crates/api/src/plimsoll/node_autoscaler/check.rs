@@ -1,4 +1,4 @@
-//! What must hold between the settings of a NodeAutoscaler.
+//! Validation across the settings of a NodeAutoscaler.
 
 use super::super::Checks;
 use super::{Limits, NodeAutoscalerSpec, Range, ScaleDown, ScaleUp};

@@ -1,4 +1,4 @@
-//! How fast the size may change, with HorizontalPodAutoscaler's fields and defaults.
+//! Limits on the rate of change, with the fields and defaults of HorizontalPodAutoscaler.
 
 use decide::checks::{Behavior, Change, Scaling, Select, Step};
 use jiff::SignedDuration;
@@ -11,10 +11,10 @@ use super::super::{Checks, Span};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BehaviorSpec {
-    /// Upwards; left out: at once, by 4 or to twice the size in 15s, whichever is more.
+    /// Scale-out; absent: at once, by 4 or to twice the size in 15s, whichever is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up: Option<ScalingSpec>,
-    /// Downwards; left out: to the most that was wanted within 5m.
+    /// Scale-in; absent: to the largest size that was desired within 5m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScalingSpec>,
 }
@@ -26,7 +26,7 @@ pub struct ScalingSpec {
     /// The answer is the one nearest to the present size of all that were given within this window; 0s up, 5m down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stabilization_window: Option<Span>,
-    /// A change of at most this share of the present size is not made.
+    /// Changes of at most this share of the current size are not made.
     pub tolerance: f64,
     /// Which of the policies holds: the one with the largest change (Max), with the smallest (Min), or no change at all
     /// (Disabled).
@@ -55,13 +55,13 @@ pub struct StepSpec {
     /// Whether `value` is a number of units or a share in percent.
     #[serde(rename = "type")]
     pub unit: UnitSpec,
-    /// How much.
+    /// The amount of the change.
     pub value: i64,
     /// The period.
     pub period: Span,
 }
 
-/// What a step counts.
+/// The unit of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnitSpec {
     /// Units.
@@ -97,7 +97,7 @@ fn direction(
         let at = |field| format!("{path}.policies[{index}].{field}");
         checks.require(step.value > 0, &at("value"), "must be at least 1");
         let is_long = step.period.0 > SignedDuration::ZERO;
-        checks.require(is_long, &at("period"), "must be longer than nothing");
+        checks.require(is_long, &at("period"), "must be positive");
     }
     let convert = |step: &StepSpec| {
         let change = match step.unit {

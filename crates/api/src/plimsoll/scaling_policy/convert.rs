@@ -1,7 +1,8 @@
-//! Turns a spec into what `decide` reads, and notes everything that keeps it from being that.
+//! Converts a spec into the inputs of `decide`, and collects all problems.
 
 use decide::checks::{
-    Check, Cooldown, Ends, LastAction, Limits, OnError, Past, Policy, Schedule, Strategy, Window,
+    Check, Cooldown, Ends, LastAction, Limits, OnError, PastDecision, Policy, Schedule, Strategy,
+    Window,
 };
 use decide::cron::{Cron, Dialect};
 use jiff::SignedDuration;
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{Problem, duration};
 
-/// Gives the policy, or all problems.
+/// Returns the policy, or all problems.
 pub(super) fn policy(spec: &ScalingPolicySpec, mut checks: Checks) -> Result<Policy, Vec<Problem>> {
     checks.require(spec.min >= 0, "spec.min", "must not be negative");
     checks.require(spec.max >= 0, "spec.max", "must not be negative");
@@ -67,7 +68,7 @@ fn convert_check(
     checks.require(
         !(needs_query && spec.query.is_empty()),
         &format!("{path}.query"),
-        "required: what the source is asked",
+        "required: the query for the source",
     );
     if let (None, Strategy::Threshold(threshold)) = (length, &strategy) {
         checks.require(
@@ -102,7 +103,7 @@ fn window(checks: &mut Checks, path: &str, text: Option<&str>) -> Option<SignedD
     }
 }
 
-/// Gives the schedule; notes what is wrong with it at `path`. One without any field is none.
+/// Returns the schedule; notes what is wrong with it at `path`. One without any field is none.
 fn schedule(checks: &mut Checks, path: &str, spec: Option<&ScheduleSpec>) -> Option<Schedule> {
     let spec = spec.filter(|spec| **spec != ScheduleSpec::default())?;
     let mut cron = |field: &str, text: &str| match Cron::parse(text, Dialect::Nomad) {
@@ -124,7 +125,7 @@ fn schedule(checks: &mut Checks, path: &str, spec: Option<&ScheduleSpec>) -> Opt
         (Some(end), None) => end.map(Ends::At),
         (None, Some(Span(lasting))) => {
             let is_long = lasting > SignedDuration::ZERO;
-            checks.require(is_long, &format!("{path}.duration"), "must be longer than nothing");
+            checks.require(is_long, &format!("{path}.duration"), "must be positive");
             Some(Ends::After(lasting))
         }
         (Some(_), Some(_)) | (None, None) => {
@@ -149,7 +150,7 @@ impl From<&LastActionStatus> for LastAction {
     }
 }
 
-impl From<&HistoryStatus> for Past {
+impl From<&HistoryStatus> for PastDecision {
     fn from(status: &HistoryStatus) -> Self {
         Self { at: status.at.0, wanted: status.wanted, from: status.from, to: status.to }
     }

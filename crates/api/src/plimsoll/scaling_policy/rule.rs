@@ -12,10 +12,10 @@ use crate::{Problem, duration};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleSpec {
-    /// What the rule is called in votes.
+    /// The name of the rule in votes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What is measured.
+    /// The metric.
     pub metric: RuleMetric,
     /// How it is compared: `<=`, `>=`, `=` (of whole numbers), `<` or `>`.
     pub operation: String,
@@ -24,14 +24,14 @@ pub struct RuleSpec {
     /// How long the condition has to hold.
     #[serde(rename = "for")]
     pub span: Span,
-    /// What follows.
+    /// The action when the condition holds.
     pub action: RuleAction,
     /// By how many; `Default` needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
 }
 
-/// What a rule can measure.
+/// A metric of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleMetric {
@@ -54,7 +54,7 @@ impl RuleMetric {
     }
 }
 
-/// What follows from a condition.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RuleAction {
     /// So many more.
@@ -70,12 +70,12 @@ pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": true}})
 }
 
-/// The fields of a rule, which the open schema does not tell.
+/// The fields of a rule, which the open schema does not list.
 pub(super) const FIELDS: [&str; 7] =
     ["name", "metric", "operation", "value", "for", "action", "count"];
 
-/// Turns every sentence into fields.
-pub(super) fn settle(value: &mut Value) -> Result<(), Vec<Problem>> {
+/// Converts every rule that is written as a sentence into fields.
+pub(super) fn expand_sentences(value: &mut Value) -> Result<(), Vec<Problem>> {
     let Some(rules) = value.pointer_mut("/spec/rules").and_then(Value::as_array_mut) else {
         return Ok(());
     };
@@ -143,13 +143,13 @@ fn operation(text: &str) -> Result<Operation, String> {
     })
 }
 
-/// Gives the rule; notes what is wrong with it at `path`.
+/// Returns the rule; notes what is wrong with it at `path`.
 pub(super) fn convert(checks: &mut Checks, path: &str, spec: &RuleSpec) -> Option<Rule> {
     let operation = operation(&spec.operation);
     let message = operation.as_ref().err().cloned().unwrap_or_default();
     checks.require(operation.is_ok(), &format!("{path}.operation"), message);
     let is_long = spec.span.0 > jiff::SignedDuration::ZERO;
-    checks.require(is_long, &format!("{path}.for"), "must be longer than nothing");
+    checks.require(is_long, &format!("{path}.for"), "must be positive");
     let count = spec.count.unwrap_or(0);
     let needs_count = spec.action != RuleAction::Default;
     checks.require(
@@ -171,7 +171,7 @@ pub(super) fn convert(checks: &mut Checks, path: &str, spec: &RuleSpec) -> Optio
     Some(Rule { metric, operation, value: spec.value, span: spec.span.0, action })
 }
 
-/// Scaling in faster than out gives away what a moment later is needed again.
+/// Scaling in faster than out removes capacity that is needed again shortly afterwards.
 pub(super) fn warnings(rules: &[RuleSpec]) -> Vec<Problem> {
     let mut found = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_rule_is_refused_with_the_word() {
+    fn invalid_rules_are_rejected_with_the_invalid_word() {
         for (text, wanted) in [
             ("", "not a rule"),
             ("if cpu > 5 then scale out by 1", "not a rule"),
@@ -228,8 +228,8 @@ mod tests {
             ("if cpu > 5 for 5m then scale up by 1", "the action is"),
             ("if cpu > 5 for 5m then scale out by one", "`one` is not a count"),
         ] {
-            let said = sentence(text).unwrap_err();
-            assert!(said.contains(wanted), "{text}: {said}");
+            let message = sentence(text).unwrap_err();
+            assert!(message.contains(wanted), "{text}: {message}");
         }
     }
 }

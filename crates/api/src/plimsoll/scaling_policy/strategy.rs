@@ -1,4 +1,4 @@
-//! What the numbers of a check mean for the size.
+//! Strategies: how the values of a check determine the size.
 
 use decide::checks::strategy::{
     Bounds, FixedValue, PassThrough, Steps, Strategy, TargetValue, Threshold, To,
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Checks;
 
-/// What the numbers of a check mean for the size: exactly one.
+/// How the size follows from the numbers of a check: exactly one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StrategySpec {
-    /// Keeps the newest number near a target, as if every unit carried its share of it.
+    /// Keeps the newest value near a target, assuming that every unit carries an equal share of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_value: Option<TargetValueSpec>,
-    /// Moves when enough numbers are within bounds.
+    /// Changes the size when enough values are within bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdSpec>,
-    /// The newest number is the size.
+    /// The newest value is the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pass_through: Option<PassThroughSpec>,
-    /// Always the same size; with a schedule, a size by the clock.
+    /// A fixed size; with a schedule, a size by time of day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed_value: Option<FixedValueSpec>,
 }
@@ -30,15 +30,15 @@ pub struct StrategySpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetValueSpec {
-    /// The number to keep near; with 0 the newest number itself is the factor.
+    /// The target value; with 0 the newest value itself is the factor.
     pub target: f64,
     /// The share of the target by which the number may be off without a vote; 0.01.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
-    /// At most so many more at once.
+    /// The maximum increase in one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_scale_up: Option<i64>,
-    /// At most so many fewer at once.
+    /// The maximum decrease in one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_scale_down: Option<i64>,
 }
@@ -47,35 +47,35 @@ pub struct TargetValueSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ThresholdSpec {
-    /// The smallest number within.
+    /// The lower bound, inclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lower_bound: Option<f64>,
-    /// The smallest number beyond.
+    /// The upper bound, exclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upper_bound: Option<f64>,
-    /// How many numbers must be within; 5.
+    /// How many values must be within the bounds; 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub within_bounds_trigger: Option<u64>,
-    /// So many more, or fewer.
+    /// A change by this number of units.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<i64>,
     /// A share of the present size more, or less, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage: Option<f64>,
-    /// This size.
+    /// The size to set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<i64>,
 }
 
-/// The newest number is the size.
+/// The newest value is the size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PassThroughSpec {
-    /// At most so many more at once.
+    /// The maximum increase in one step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_scale_up: Option<i64>,
-    /// At most so many fewer at once.
+    /// The maximum decrease in one step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_scale_down: Option<i64>,
 }
@@ -88,7 +88,7 @@ pub struct FixedValueSpec {
     pub value: i64,
 }
 
-/// Gives the strategy; notes what is wrong with it at `path`.
+/// Returns the strategy; notes what is wrong with it at `path`.
 pub(super) fn convert(checks: &mut Checks, path: &str, spec: &StrategySpec) -> Option<Strategy> {
     let mut all = Vec::new();
     if let Some(target) = &spec.target_value {

@@ -1,4 +1,4 @@
-//! What a ScalingPolicy scales.
+//! Targets of ScalingPolicies.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Checks;
 
-/// What is scaled: an object with a scale subresource, or exactly one of the others.
+/// The target of a policy: an object with a scale subresource, or exactly one of the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TargetSpec {
@@ -26,10 +26,13 @@ pub struct TargetSpec {
     /// A task group of a Nomad job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nomad: Option<Nomad>,
+    /// A service of Rancher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rancher: Option<Rancher>,
     /// An Auto Scaling group of AWS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_autoscaling_group: Option<Aws>,
-    /// Whatever answers at an address.
+    /// A webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
     /// A NodeGroup.
@@ -41,15 +44,24 @@ pub struct TargetSpec {
 }
 
 /// A service of a container engine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Docker {
     /// Its name.
     pub service: String,
+    /// The compose project; absent: the only one that has such a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Whether it is a service of swarm mode.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub swarm: bool,
+    /// The MetricSource with the connection; absent: `docker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A task group of a Nomad job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Nomad {
     /// The job.
@@ -59,28 +71,77 @@ pub struct Nomad {
     /// The job's namespace; default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The MetricSource with the connection; absent: `nomad`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// A service of Rancher.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rancher {
+    /// Its id, such as `1s5`.
+    pub service: String,
+    /// The MetricSource with the connection; absent: `rancher`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// An Auto Scaling group of AWS.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Aws {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// The URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// The address of the service, if it is not AWS's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
     /// Further settings of Nomad Autoscaler's plugin.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
 }
 
-/// Whatever answers at an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// A webhook.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhook {
     /// The address.
     pub url: String,
+    /// The query for the current size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_from: Option<CountFrom>,
+    /// The key that requests are signed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_from: Option<SecretKey>,
+}
+
+/// A query for the present size of a target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CountFrom {
+    /// The name of the MetricSource.
+    pub source: String,
+    /// The query, in the language of the source.
+    #[serde(default)]
+    pub query: String,
+}
+
+/// A key of a Secret in the controller's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKey {
+    /// The name of the Secret.
+    pub name: String,
+    /// The key in the Secret.
+    pub key: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A NodeGroup.
@@ -108,6 +169,7 @@ pub(super) fn check(checks: &mut Checks, target: &TargetSpec) {
     let others = [
         target.docker.is_some(),
         target.nomad.is_some(),
+        target.rancher.is_some(),
         target.aws_autoscaling_group.is_some(),
         target.webhook.is_some(),
         target.node_group.is_some(),
@@ -115,7 +177,7 @@ pub(super) fn check(checks: &mut Checks, target: &TargetSpec) {
     ];
     let is_object = object.iter().any(|part| part.is_some());
     let count = others.iter().filter(|is| **is).count() + usize::from(is_object);
-    let choice = "an object by apiVersion, kind and name, or one of docker, nomad, awsAutoscalingGroup, webhook, \
+    let choice = "an object by apiVersion, kind and name, or one of docker, nomad, rancher, awsAutoscalingGroup, webhook, \
                   nodeGroup, named";
     checks.require(count > 0, path, format!("is empty; name {choice}"));
     checks.require(count < 2, path, format!("names more than one; it takes {choice}"));

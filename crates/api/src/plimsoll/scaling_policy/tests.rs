@@ -45,7 +45,7 @@ fn a_mistake_in_the_policy_is_refused_by_its_field() {
         (json!({"min": 6}), "spec.min: 6 is more than max, which is 5"),
         (json!({"min": -1}), "spec.min: must not be negative"),
         (json!({"mni": 1}), "spec.mni: unknown field, did you mean `min`?"),
-        (json!({"checks": null}), "spec.checks: needs a check or a rule to decide by"),
+        (json!({"checks": null}), "spec.checks: needs at least one check or rule"),
         (json!({"cooldown": "-1s"}), "spec.cooldown: must not be negative"),
         (json!({"cooldown": 5}), "spec.cooldown: invalid type: integer `5`, expected"),
         (json!({"onCheckError": "hold"}), "spec.onCheckError: unknown variant `hold`"),
@@ -66,7 +66,7 @@ fn a_mistake_in_the_policy_is_refused_by_its_field() {
         ),
         (
             json!({"schedule": {"start": "0 8 * * *", "duration": "0s"}}),
-            "spec.schedule.duration: must be longer than nothing",
+            "spec.schedule.duration: must be positive",
         ),
         (
             json!({"schedule": {"start": "0 8 * * *", "duration": "1h", "timeZone": "Mars"}}),

@@ -1,4 +1,4 @@
-//! What does a horizontal pod autoscaler say where its writer said nothing?
+//! Fills in the defaults of a HorizontalPodAutoscaler.
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
-//! What does a pod say where its writer said nothing?
+//! Fills in the defaults of pods and pod templates.
 
 use api::quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::builtin::{fill, given, items, items_mut, text};
 
-/// Fills in a pod: the defaults of every pod template, and those that only a pod itself has.
+/// Fills in the defaults of a pod: those of every pod template, and those that only a pod has.
 pub(super) fn pod(object: &mut Value) {
     spec(&mut object["spec"]);
     let spec = &mut object["spec"];
@@ -27,7 +27,7 @@ pub(super) fn pod(object: &mut Value) {
     }
 }
 
-/// Fills in a pod template.
+/// Fills in the defaults of a pod template.
 pub(super) fn template(template: &mut Value) {
     if template.is_object() {
         spec(&mut template["spec"]);
@@ -168,7 +168,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// Amounts finer than thousandths are rounded up.
+/// Rounds amounts that are finer than thousandths up.
 fn round_up(amounts: &mut Value) {
     for amount in amounts.as_object_mut().into_iter().flat_map(|m| m.values_mut()) {
         if let Some(quantity) = amount.as_str().and_then(|a| Quantity::parse(a).ok())
@@ -180,8 +180,8 @@ fn round_up(amounts: &mut Value) {
     }
 }
 
-/// Whether any container asks for nothing, something, or exactly what it may use: the pod's quality of service.
-pub(crate) fn quality(spec: &Value) -> &'static str {
+/// Returns the pod's QoS class.
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let mut any = false;
     let mut guaranteed = true;
     for list in ["containers", "initContainers"] {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tag_decides_whether_an_image_is_pulled() {
+    fn the_image_tag_selects_the_pull_policy() {
         for (image, policy) in [
             ("nginx", "Always"),
             ("nginx:latest", "Always"),
@@ -224,11 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn quality_follows_requests_and_limits() {
-        let of = |resources: Value| quality(&json!({"containers": [{"resources": resources}]}));
-        assert_eq!(of(json!({})), "BestEffort");
-        assert_eq!(of(json!({"requests": {"cpu": "1"}})), "Burstable");
+    fn the_qos_class_follows_requests_and_limits() {
+        let class =
+            |resources: Value| qos_class(&json!({"containers": [{"resources": resources}]}));
+        assert_eq!(class(json!({})), "BestEffort");
+        assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");
         let both = json!({"cpu": "1", "memory": "1Gi"});
-        assert_eq!(of(json!({"requests": both, "limits": both})), "Guaranteed");
+        assert_eq!(class(json!({"requests": both, "limits": both})), "Guaranteed");
     }
 }

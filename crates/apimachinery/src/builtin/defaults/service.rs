@@ -1,15 +1,15 @@
-//! What do services, endpoints and network rules say where their writer said nothing?
+//! Fills in the defaults of services, endpoints and network policies.
 
 use serde_json::{Value, json};
 
-use crate::builtin::{fill, given, items, items_mut, remove, text};
+use crate::builtin::{fill, given, items, items_mut, take_field, text};
 
 pub(super) fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     fill(spec, "sessionAffinity", "None");
     match text(spec, "sessionAffinity") {
         "None" => {
-            remove(spec, "sessionAffinityConfig");
+            take_field(spec, "sessionAffinityConfig");
         }
         "ClientIP" if spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_null() => {
             spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 10800}});
@@ -77,6 +77,6 @@ pub(super) fn ingress_class(object: &mut Value) {
     if object["spec"]["parameters"].is_object() {
         fill(&mut object["spec"]["parameters"], "scope", "Cluster");
     } else {
-        remove(&mut object["spec"], "parameters");
+        take_field(&mut object["spec"], "parameters");
     }
 }

@@ -1,4 +1,4 @@
-//! What does a controller of pods say where its writer said nothing?
+//! Fills in the defaults of the workload controllers: Deployments, StatefulSets, Jobs and the like.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(super) fn replication_controller(object: &mut Value) {
         }
         fill(&mut object["metadata"], "labels", labels);
     } else if object["spec"]["template"].is_null() {
-        crate::builtin::remove(&mut object["spec"], "template");
+        crate::builtin::take_field(&mut object["spec"], "template");
     }
 }
 

@@ -1,10 +1,10 @@
-//! Do configuration, secrets and limits make sense?
+//! Validates ConfigMaps, Secrets, LimitRanges and ResourceQuotas.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::meta::faults;
+use super::meta::violations;
 use super::numbers::quantity;
 use super::{Errors, names};
 use crate::builtin::field::Path;
@@ -17,7 +17,7 @@ pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     for field in ["data", "binaryData"] {
         for (key, value) in object[field].as_object().into_iter().flatten() {
             let path = Path::new(field).key(key);
-            faults(&path, key, names::config_key(key), errors);
+            violations(&path, key, names::config_key(key), errors);
             if field == "data" && object["binaryData"].get(key).is_some() {
                 errors.push(path.invalid_text(key, "duplicate of key present in binaryData"));
             }
@@ -33,7 +33,7 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
     let data = &object["data"];
     let mut size = 0;
     for (key, value) in data.as_object().into_iter().flatten() {
-        faults(&Path::new("data").key(key), key, names::config_key(key), errors);
+        violations(&Path::new("data").key(key), key, names::config_key(key), errors);
         size += value.as_str().unwrap_or_default().len() / 4 * 3;
     }
     if size > LARGEST {

@@ -1,26 +1,26 @@
-//! Does a container make sense?
+//! Validates containers.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::meta::faults;
+use super::meta::violations;
 use super::numbers::{in_range, not_negative, one_of, quantity, required};
 use super::{Errors, names};
 use crate::builtin::field::Path;
 use crate::builtin::{given, items, text};
 
-/// Which list a container is in.
+/// The list that a container is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ContainerRole {
     Main,
     Init,
 }
 
-/// Checks the containers of one list. `volumes` are the names that can be mounted, `taken` the names of containers.
+/// Validates the containers of one list. `volumes` are the names that can be mounted, `taken` the container names in use.
 pub(super) fn containers<'v>(
     list: &'v [Value],
-    role: Role,
+    role: ContainerRole,
     volumes: &HashSet<&str>,
     taken: &mut HashSet<&'v str>,
     path: &Path,
@@ -31,7 +31,7 @@ pub(super) fn containers<'v>(
         let name = text(container, "name");
         match name {
             "" => errors.push(path.child("name").required("")),
-            _ => faults(&path.child("name"), name, names::label(name), errors),
+            _ => violations(&path.child("name"), name, names::label(name), errors),
         }
         if !taken.insert(name) && !name.is_empty() {
             errors.push(path.child("name").duplicate(&container["name"]));
@@ -54,7 +54,13 @@ fn image(container: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn one(container: &Value, role: Role, volumes: &HashSet<&str>, path: &Path, errors: &mut Errors) {
+fn one(
+    container: &Value,
+    role: ContainerRole,
+    volumes: &HashSet<&str>,
+    path: &Path,
+    errors: &mut Errors,
+) {
     let is_sidecar = text(container, "restartPolicy") == "Always";
     if !text(container, "restartPolicy").is_empty() {
         one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
@@ -73,7 +79,7 @@ fn one(container: &Value, role: Role, volumes: &HashSet<&str>, path: &Path, erro
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(found) = given(container, name) else { continue };
-        if role == Role::Init && !is_sidecar {
+        if role == ContainerRole::Init && !is_sidecar {
             let detail = "may not be set for init containers without restartPolicy=Always";
             errors.push(path.child(name).forbidden(detail));
         } else {
@@ -148,7 +154,7 @@ fn check_handler(holder: &Value, kinds: &[&str], path: &Path, errors: &mut Error
                 for (index, header) in items(handler, "httpHeaders").iter().enumerate() {
                     let name = text(header, "name");
                     let path = path.child("httpHeaders").index(index).child("name");
-                    faults(&path, name, names::http_header(name), errors);
+                    violations(&path, name, names::http_header(name), errors);
                 }
             }
             "tcpSocket" | "grpc" => port(handler, "port", &path, errors),
@@ -160,14 +166,14 @@ fn check_handler(holder: &Value, kinds: &[&str], path: &Path, errors: &mut Error
     }
 }
 
-/// Checks a port that is a number or a name.
+/// Validates a port that is a number or a name.
 pub(super) fn port(object: &Value, field: &str, path: &Path, errors: &mut Errors) {
     if let Some(name) = object[field].as_str() {
-        return faults(&path.child(field), name, names::port_name(name), errors);
+        return violations(&path.child(field), name, names::port_name(name), errors);
     }
     let number = object[field].as_i64().unwrap_or_default();
-    for fault in names::port_number(number) {
-        errors.push(path.child(field).invalid(&Value::from(number), fault));
+    for violation in names::port_number(number) {
+        errors.push(path.child(field).invalid(&Value::from(number), violation));
     }
 }
 
@@ -181,7 +187,7 @@ fn ports(ports: &[Value], path: &Path, errors: &mut Errors) {
             if found.is_empty() && !taken.insert(name) {
                 errors.push(path.child("name").duplicate(&entry["name"]));
             }
-            faults(&path.child("name"), name, found, errors);
+            violations(&path.child("name"), name, found, errors);
         }
         match entry["containerPort"].as_i64().unwrap_or_default() {
             0 => errors.push(path.child("containerPort").required("")),
@@ -202,7 +208,9 @@ fn environment(variables: &[Value], path: &Path, errors: &mut Errors) {
         let path = path.index(index);
         match text(variable, "name") {
             "" => errors.push(path.child("name").required("")),
-            name => faults(&path.child("name"), name, names::environment_variable(name), errors),
+            name => {
+                violations(&path.child("name"), name, names::environment_variable(name), errors)
+            }
         }
         if let Some(from) = given(variable, "valueFrom") {
             variable_source(variable, from, &path.child("valueFrom"), errors);
@@ -225,10 +233,10 @@ fn variable_source(variable: &Value, from: &Value, path: &Path, errors: &mut Err
             sources += 1;
             let path = path.child(kind);
             let name = text(reference, "name");
-            faults(&path.child("name"), name, names::subdomain(name), errors);
+            violations(&path.child("name"), name, names::subdomain(name), errors);
             match text(reference, "key") {
                 "" => errors.push(path.child("key").required("")),
-                key => faults(&path.child("key"), key, names::config_key(key), errors),
+                key => violations(&path.child("key"), key, names::config_key(key), errors),
             }
         }
     }
@@ -245,7 +253,7 @@ fn variable_source(variable: &Value, from: &Value, path: &Path, errors: &mut Err
     }
 }
 
-/// Checks a reference to a field of the pod.
+/// Validates a reference to a field of the pod.
 fn field_ref(field: &Value, path: &Path, errors: &mut Errors) {
     const KNOWN: &[&str] = &[
         "metadata.name",
@@ -302,7 +310,7 @@ fn mounts(mounts: &[Value], volumes: &HashSet<&str>, path: &Path, errors: &mut E
     }
 }
 
-/// Checks requests and limits.
+/// Validates requests and limits.
 pub(super) fn resources(resources: &Value, path: &Path, errors: &mut Errors) {
     let (limits, requests) = (&resources["limits"], &resources["requests"]);
     for (name, amount) in limits.as_object().into_iter().flatten() {
@@ -337,7 +345,7 @@ fn is_fully_qualified(name: &str) -> bool {
 }
 
 fn amount_of(name: &str, amount: &Value, path: &Path, errors: &mut Errors) {
-    faults(path, name, names::qualified(name), errors);
+    violations(path, name, names::qualified(name), errors);
     let is_standard =
         matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
     if !is_standard && !name.contains('/') {

@@ -1,28 +1,28 @@
-//! Is an object's metadata right?
+//! Validates object metadata.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::names::{self, Faults};
+use super::names::{self, Violations};
 use super::{Errors, numbers};
 use crate::builtin::field::Path;
 use crate::builtin::{given, items, text};
-use crate::members::Before;
+use crate::members::OldMembers;
 
-/// What an object's name has to be.
+/// The syntax required of an object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// An RFC 1123 label.
     Label,
     /// An RFC 1123 subdomain.
     Subdomain,
-    /// Anything that can be a step of a path.
+    /// Anything that can be a segment of a URL path.
     PathSegment,
 }
 
 impl NameRule {
-    fn check(self) -> fn(&str) -> Faults {
+    fn check(self) -> fn(&str) -> Violations {
         match self {
             Self::Label => names::label,
             Self::Subdomain => names::subdomain,
@@ -31,7 +31,7 @@ impl NameRule {
     }
 }
 
-/// Checks the metadata of a new object.
+/// Validates the metadata of a new object.
 pub fn validate_meta(
     meta: &Value,
     namespaced: bool,
@@ -41,11 +41,16 @@ pub fn validate_meta(
 ) {
     let prefix = text(meta, "generateName");
     if !prefix.is_empty() {
-        faults(&path.child("generateName"), prefix, names::generated(prefix, rule.check()), errors);
+        violations(
+            &path.child("generateName"),
+            prefix,
+            names::generated(prefix, rule.check()),
+            errors,
+        );
     }
     match text(meta, "name") {
         "" => errors.push(path.child("name").required("name or generateName is required")),
-        name => faults(&path.child("name"), name, rule.check()(name), errors),
+        name => violations(&path.child("name"), name, rule.check()(name), errors),
     }
     let namespace = text(meta, "namespace");
     if !namespaced && !namespace.is_empty() {
@@ -53,14 +58,14 @@ pub fn validate_meta(
     } else if namespaced && namespace.is_empty() {
         errors.push(path.child("namespace").required(""));
     } else if namespaced {
-        faults(&path.child("namespace"), namespace, names::label(namespace), errors);
+        violations(&path.child("namespace"), namespace, names::label(namespace), errors);
     }
     numbers::not_negative(meta, "generation", path, errors);
     common(meta, None, path, errors);
     finalizers(meta, &path.child("finalizers"), errors);
 }
 
-/// Checks the metadata of a changed object.
+/// Validates the metadata of a changed object.
 pub fn validate_meta_update(meta: &Value, old: &Value, path: &Path, errors: &mut Errors) {
     if given(old, "deletionTimestamp").is_some() {
         let known: HashSet<&Value> = items(old, "finalizers").iter().collect();
@@ -88,7 +93,7 @@ pub fn validate_meta_update(meta: &Value, old: &Value, path: &Path, errors: &mut
     common(meta, Some(old), path, errors);
 }
 
-/// Refuses a change of a field.
+/// Rejects a change of an immutable field.
 pub(super) fn immutable(new: &Value, old: &Value, field: &str, path: &Path, errors: &mut Errors) {
     let (value, before) = (&new[field], &old[field]);
     if value != before {
@@ -96,7 +101,7 @@ pub(super) fn immutable(new: &Value, old: &Value, field: &str, path: &Path, erro
     }
 }
 
-/// Checks what new and changed objects have in common; what is as it was, was checked when it came.
+/// Validates what new and changed objects have in common. Parts that equal `old` were validated before.
 fn common(meta: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
     let was = |field: &str| old.and_then(|old| old.get(field));
     let is = |field: &str| meta.get(field).filter(|is| was(field) != Some(*is));
@@ -111,27 +116,27 @@ fn common(meta: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Notes each fault of a text.
-pub(super) fn faults(path: &Path, value: &str, faults: Faults, errors: &mut Errors) {
-    errors.extend(faults.into_iter().map(|fault| path.invalid_text(value, fault)));
+/// Adds an error for each violation.
+pub(super) fn violations(path: &Path, value: &str, violations: Violations, errors: &mut Errors) {
+    errors.extend(violations.into_iter().map(|violation| path.invalid_text(value, violation)));
 }
 
-/// Checks labels, or a map that selects by labels.
+/// Validates labels, or a map that selects by labels.
 pub(super) fn labels(labels: &Value, path: &Path, errors: &mut Errors) {
     for (key, value) in labels.as_object().into_iter().flatten() {
-        faults(path, key, names::qualified(key), errors);
+        violations(path, key, names::qualified(key), errors);
         let value = value.as_str().unwrap_or_default();
-        faults(path, value, names::label_value(value), errors);
+        violations(path, value, names::label_value(value), errors);
     }
 }
 
 fn annotations(annotations: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
     const LIMIT: usize = 256 * 1024;
     let mut size = 0;
-    let mut before = Before::of(old);
+    let mut before = OldMembers::new(old);
     for (key, value) in annotations.as_object().into_iter().flatten() {
         if before.get(key).is_none() {
-            faults(path, key, names::qualified(&key.to_lowercase()), errors);
+            violations(path, key, names::qualified(&key.to_lowercase()), errors);
         }
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
@@ -165,7 +170,7 @@ fn owners(meta: &Value, path: &Path, errors: &mut Errors) {
         }
         if owner["controller"] == Value::Bool(true) {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
-            // Each such error shows the whole list: one will do.
+            // Each such error shows the whole list, so one is enough.
             if let Some(first) = controller.as_ref().filter(|_| !has_two) {
                 has_two = true;
                 let detail = format!(
@@ -182,7 +187,7 @@ fn owners(meta: &Value, path: &Path, errors: &mut Errors) {
 fn finalizers(meta: &Value, path: &Path, errors: &mut Errors) {
     let list = items(meta, "finalizers");
     for finalizer in list.iter().filter_map(Value::as_str) {
-        faults(path, finalizer, names::qualified(finalizer), errors);
+        violations(path, finalizer, names::qualified(finalizer), errors);
     }
     let has = |name: &str| list.iter().any(|f| f == name);
     if has("orphan") && has("foregroundDeletion") {

@@ -1,4 +1,4 @@
-//! Is a text a name, a label or a port name, and if not, why?
+//! Validates names, labels, port names and similar strings.
 
 use std::sync::LazyLock;
 
@@ -22,8 +22,8 @@ macro_rules! pattern {
     }};
 }
 
-/// What is wrong with a text; empty when nothing is.
-pub type Faults = Vec<String>;
+/// The rules that a string violates; empty when it is valid.
+pub type Violations = Vec<String>;
 
 fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} characters")
@@ -37,19 +37,24 @@ fn mismatch(sentence: &str, format: &str, examples: &[&str]) -> String {
     )
 }
 
-fn checked(text: &str, limit: usize, pattern: &Regex, fault: impl FnOnce() -> String) -> Faults {
-    let mut faults = Faults::new();
+fn checked(
+    text: &str,
+    limit: usize,
+    pattern: &Regex,
+    violation: impl FnOnce() -> String,
+) -> Violations {
+    let mut violations = Violations::new();
     if text.len() > limit {
-        faults.push(too_long(limit));
+        violations.push(too_long(limit));
     }
     if !pattern.is_match(text) {
-        faults.push(fault());
+        violations.push(violation());
     }
-    faults
+    violations
 }
 
-/// An RFC 1123 label, such as a namespace's name.
-pub fn label(text: &str) -> Faults {
+/// Validates an RFC 1123 label, such as a namespace's name.
+pub fn label(text: &str) -> Violations {
     checked(text, 63, pattern!(LABEL), || {
         if pattern!(SUBDOMAIN).is_match(text) {
             return "must not contain dots".to_owned();
@@ -60,8 +65,8 @@ pub fn label(text: &str) -> Faults {
     })
 }
 
-/// An RFC 1123 subdomain, such as most objects' names.
-pub fn subdomain(text: &str) -> Faults {
+/// Validates an RFC 1123 subdomain, such as most objects' names.
+pub fn subdomain(text: &str) -> Violations {
     checked(text, 253, pattern!(SUBDOMAIN), || {
         let sentence = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
                         and must start and end with an alphanumeric character";
@@ -69,8 +74,8 @@ pub fn subdomain(text: &str) -> Faults {
     })
 }
 
-/// A domain in which names are looked up: a subdomain that may have underscores.
-pub fn search_domain(text: &str) -> Faults {
+/// Validates a DNS search domain: a subdomain that may have underscores.
+pub fn search_domain(text: &str) -> Violations {
     const FORMAT: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
     checked(text, 253, pattern!(FORMAT), || {
         let sentence = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or \
@@ -79,8 +84,8 @@ pub fn search_domain(text: &str) -> Faults {
     })
 }
 
-/// An RFC 1035 label, such as a CRD's plural.
-pub fn label_1035(text: &str) -> Faults {
+/// Validates an RFC 1035 label, such as a CRD's plural.
+pub fn label_1035(text: &str) -> Violations {
     checked(text, 63, pattern!(LABEL_1035), || {
         let sentence = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
                         alphabetic character, and end with an alphanumeric character";
@@ -88,9 +93,9 @@ pub fn label_1035(text: &str) -> Faults {
     })
 }
 
-/// A qualified name, such as a label's key.
-pub fn qualified(text: &str) -> Faults {
-    let mut faults = Faults::new();
+/// Validates a qualified name, such as a label's key.
+pub fn qualified(text: &str) -> Violations {
+    let mut violations = Violations::new();
     let sentence = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
                     character";
     let parts: Vec<&str> = text.split('/').collect();
@@ -98,144 +103,145 @@ pub fn qualified(text: &str) -> Faults {
         [name] => *name,
         [prefix, name] => {
             if prefix.is_empty() {
-                faults.push("prefix part must be non-empty".to_owned());
+                violations.push("prefix part must be non-empty".to_owned());
             } else {
-                faults.extend(subdomain(prefix).into_iter().map(|f| format!("prefix part {f}")));
+                violations
+                    .extend(subdomain(prefix).into_iter().map(|f| format!("prefix part {f}")));
             }
             *name
         }
         _ => {
-            let fault = mismatch(
+            let violation = mismatch(
                 "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                  alphanumeric character",
                 QUALIFIED,
                 &["MyName", "my.name", "123-abc"],
             );
             return vec![format!(
-                "{fault} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "{violation} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
     };
     if name.is_empty() {
-        faults.push("name part must be non-empty".to_owned());
+        violations.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        faults.push("name part must be no more than 63 bytes".to_owned());
+        violations.push("name part must be no more than 63 bytes".to_owned());
     }
     if !pattern!(QUALIFIED).is_match(name) {
-        let fault = mismatch(sentence, QUALIFIED, &["MyName", "my.name", "123-abc"]);
-        faults.push(format!("name part {fault}"));
+        let violation = mismatch(sentence, QUALIFIED, &["MyName", "my.name", "123-abc"]);
+        violations.push(format!("name part {violation}"));
     }
-    faults
+    violations
 }
 
-/// The value of a label.
-pub fn label_value(text: &str) -> Faults {
-    let mut faults = Faults::new();
+/// Validates the value of a label.
+pub fn label_value(text: &str) -> Violations {
+    let mut violations = Violations::new();
     if text.len() > 63 {
-        faults.push("must be no more than 63 bytes".to_owned());
+        violations.push("must be no more than 63 bytes".to_owned());
     }
     if !pattern!(LABEL_VALUE).is_match(text) {
         let sentence = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
                         must start and end with an alphanumeric character";
-        faults.push(mismatch(sentence, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
+        violations.push(mismatch(sentence, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
     }
-    faults
+    violations
 }
 
-/// A key of a ConfigMap or a Secret.
-pub fn config_key(text: &str) -> Faults {
-    let mut faults = checked(text, 253, pattern!(CONFIG_KEY), || {
+/// Validates a key of a ConfigMap or a Secret.
+pub fn config_key(text: &str) -> Violations {
+    let mut violations = checked(text, 253, pattern!(CONFIG_KEY), || {
         let sentence =
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
         mismatch(sentence, CONFIG_KEY, &["key.name", "KEY_NAME", "key-name"])
     });
     match text {
-        "." => faults.push("must not be '.'".to_owned()),
-        ".." => faults.push("must not be '..'".to_owned()),
-        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        "." => violations.push("must not be '.'".to_owned()),
+        ".." => violations.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => violations.push("must not start with '..'".to_owned()),
         _ => {}
     }
-    faults
+    violations
 }
 
-/// The name of a port.
-pub fn port_name(text: &str) -> Faults {
-    let mut faults = Faults::new();
+/// Validates the name of a port.
+pub fn port_name(text: &str) -> Violations {
+    let mut violations = Violations::new();
     if text.len() > 15 {
-        faults.push(too_long(15));
+        violations.push(too_long(15));
     }
     if !pattern!("[-a-z0-9]+").is_match(text) {
-        let fault = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
-        faults.push(fault.to_owned());
+        let violation = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
+        violations.push(violation.to_owned());
     }
     if !text.bytes().any(|b| b.is_ascii_lowercase()) {
-        faults.push("must contain at least one letter (a-z)".to_owned());
+        violations.push("must contain at least one letter (a-z)".to_owned());
     }
     if text.contains("--") {
-        faults.push("must not contain consecutive hyphens".to_owned());
+        violations.push("must not contain consecutive hyphens".to_owned());
     }
     if text.starts_with('-') || text.ends_with('-') {
-        faults.push("must not begin or end with a hyphen".to_owned());
+        violations.push("must not begin or end with a hyphen".to_owned());
     }
-    faults
+    violations
 }
 
-/// The number of a port.
-pub fn port_number(port: i64) -> Faults {
+/// Validates the number of a port.
+pub fn port_number(port: i64) -> Violations {
     if (1..=65535).contains(&port) {
-        return Faults::new();
+        return Violations::new();
     }
     vec!["must be between 1 and 65535, inclusive".to_owned()]
 }
 
-/// The name of an environment variable: any printable text without `=`.
-pub fn environment_variable(text: &str) -> Faults {
+/// Validates the name of an environment variable: printable ASCII without `=`.
+pub fn environment_variable(text: &str) -> Violations {
     if text.is_empty() {
         return vec!["environment variable name must not be empty".to_owned()];
     }
     let is_good = text.chars().all(|c| (' '..='~').contains(&c) && c != '=');
     if is_good {
-        return Faults::new();
+        return Violations::new();
     }
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
-/// A percentage.
-pub fn percent(text: &str) -> Faults {
+/// Validates a percentage.
+pub fn percent(text: &str) -> Violations {
     if pattern!(PERCENT).is_match(text) {
-        return Faults::new();
+        return Violations::new();
     }
     let sentence = "a valid percent string must be a numeric string followed by an ending '%'";
     vec![mismatch(sentence, PERCENT, &["1%", "93%"])]
 }
 
-/// The name of an HTTP header.
-pub fn http_header(text: &str) -> Faults {
+/// Validates the name of an HTTP header.
+pub fn http_header(text: &str) -> Violations {
     if pattern!(HTTP_HEADER).is_match(text) {
-        return Faults::new();
+        return Violations::new();
     }
     let sentence = "a valid HTTP header must consist of alphanumeric characters or '-'";
     vec![mismatch(sentence, HTTP_HEADER, &["X-Header-Name"])]
 }
 
-/// A name that is a step of a path in a URL, such as a role's.
-pub fn path_segment(text: &str) -> Faults {
+/// Validates a name that is a segment of a URL path, such as a role's.
+pub fn path_segment(text: &str) -> Violations {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
     }
-    let mut faults = Faults::new();
+    let mut violations = Violations::new();
     for mark in ["/", "%"] {
         if text.contains(mark) {
-            faults.push(format!("may not contain '{mark}'"));
+            violations.push(format!("may not contain '{mark}'"));
         }
     }
-    faults
+    violations
 }
 
-/// A name that will be completed: what comes after a dash is made up later.
-pub fn generated(prefix: &str, check: fn(&str) -> Faults) -> Faults {
+/// Validates a `generateName`: the prefix of a name whose end is generated later.
+pub fn generated(prefix: &str, check: fn(&str) -> Violations) -> Violations {
     match prefix.strip_suffix('-') {
-        // Go's own check replaces a final dash by a letter, so that `web-` is as good as `web-a`.
+        // Go replaces a trailing dash by a letter, so that `web-` is as valid as `web-a`.
         Some(start) => check(&format!("{start}a")),
         None => check(prefix),
     }
@@ -246,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_names_have_no_faults() {
+    fn valid_names_have_no_violations() {
         assert!(label("my-name").is_empty());
         assert!(subdomain("a.b-c.d").is_empty());
         assert!(label_1035("abc").is_empty());
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_worded_as_the_real_server_words_them() {
+    fn messages_match_kube_apiserver() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
         assert_eq!(
             subdomain("A"),

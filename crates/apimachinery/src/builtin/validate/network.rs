@@ -1,11 +1,11 @@
-//! Do services, endpoints and network rules make sense?
+//! Validates services, endpoints, ingresses and network policies.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::container::port;
-use super::meta::{faults, labels};
+use super::meta::{labels, violations};
 use super::numbers::{one_of, required};
 use super::{Errors, names, pod};
 use crate::builtin::field::Path;
@@ -49,7 +49,7 @@ fn external_name(spec: &Value, path: &Path, errors: &mut Errors) {
     let name = text(spec, "externalName").trim_end_matches('.');
     match name {
         "" => errors.push(path.child("externalName").required("")),
-        _ => faults(&path.child("externalName"), name, names::subdomain(name), errors),
+        _ => violations(&path.child("externalName"), name, names::subdomain(name), errors),
     }
     if given(spec, "clusterIP").is_some() {
         let detail = "may not be set for ExternalName services";
@@ -65,7 +65,7 @@ fn service_ports(ports: &[Value], is_headless: bool, path: &Path, errors: &mut E
         if name.is_empty() && ports.len() > 1 {
             errors.push(path.child("name").required(""));
         } else if !name.is_empty() {
-            faults(&path.child("name"), name, names::label(name), errors);
+            violations(&path.child("name"), name, names::label(name), errors);
             if !taken.insert(name) {
                 errors.push(path.child("name").duplicate(&entry["name"]));
             }
@@ -176,7 +176,7 @@ pub(super) fn ingress(object: &Value, errors: &mut Errors) {
         let host = text(rule, "host");
         if !host.is_empty() {
             let plain = host.strip_prefix("*.").unwrap_or(host);
-            faults(&path.child("host"), host, names::subdomain(plain), errors);
+            violations(&path.child("host"), host, names::subdomain(plain), errors);
         }
         let Some(http) = given(rule, "http") else { continue };
         let path = path.child("http").child("paths");
@@ -219,7 +219,7 @@ fn backend(backend: &Value, path: &Path, errors: &mut Errors) {
             let path = path.child("service");
             match text(service, "name") {
                 "" => errors.push(path.child("name").required("")),
-                name => faults(&path.child("name"), name, names::label(name), errors),
+                name => violations(&path.child("name"), name, names::label(name), errors),
             }
             let has_port = service["port"].as_object().is_some_and(|p| !p.is_empty());
             if !has_port {

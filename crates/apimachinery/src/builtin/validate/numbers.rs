@@ -1,4 +1,4 @@
-//! Is a number, a percentage or an amount in its range?
+//! Validates numbers, percentages and quantities.
 
 use api::quantity::Quantity;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{Errors, names};
 use crate::builtin::field::Path;
 use crate::builtin::{given, text};
 
-/// Refuses a number below zero.
+/// Rejects a negative number.
 pub(super) fn not_negative(object: &Value, field: &str, path: &Path, errors: &mut Errors) {
     if object[field].as_i64().is_some_and(|n| n < 0) {
         errors
@@ -15,7 +15,7 @@ pub(super) fn not_negative(object: &Value, field: &str, path: &Path, errors: &mu
     }
 }
 
-/// Refuses a number outside a range.
+/// Rejects a number outside a range.
 pub(super) fn in_range(
     object: &Value,
     field: &str,
@@ -29,7 +29,7 @@ pub(super) fn in_range(
     }
 }
 
-/// Refuses a text that is none of the supported ones.
+/// Rejects a string that is not one of the supported values.
 pub(super) fn one_of(
     object: &Value,
     field: &str,
@@ -43,26 +43,26 @@ pub(super) fn one_of(
     }
 }
 
-/// Refuses an absent or empty text.
+/// Rejects an absent or empty string.
 pub(super) fn required(object: &Value, field: &str, path: &Path, errors: &mut Errors) {
     if given(object, field).is_none() {
         errors.push(path.child(field).required(""));
     }
 }
 
-/// Checks a number that is not negative, or a percentage.
+/// Validates a non-negative number or a percentage.
 pub(super) fn int_or_percent(object: &Value, field: &str, path: &Path, errors: &mut Errors) {
     match &object[field] {
         Value::String(percent) => {
-            let faults = names::percent(percent);
-            super::meta::faults(&path.child(field), percent, faults, errors);
+            let violations = names::percent(percent);
+            super::meta::violations(&path.child(field), percent, violations, errors);
         }
         Value::Number(_) => not_negative(object, field, path, errors),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
     }
 }
 
-/// Refuses a percentage over 100.
+/// Rejects a percentage over 100.
 pub(super) fn not_over_100_percent(object: &Value, field: &str, path: &Path, errors: &mut Errors) {
     let percent = text(object, field).strip_suffix('%').and_then(|p| p.parse::<i64>().ok());
     if percent.is_some_and(|p| p > 100) {
@@ -70,7 +70,7 @@ pub(super) fn not_over_100_percent(object: &Value, field: &str, path: &Path, err
     }
 }
 
-/// Whether a number or percentage is zero.
+/// Returns whether a number or percentage is zero.
 pub(super) fn is_zero(value: &Value) -> bool {
     match value.as_str() {
         Some(percent) => percent.trim_end_matches('%').parse::<i64>() == Ok(0),
@@ -78,7 +78,7 @@ pub(super) fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Reads an amount.
+/// Parses a quantity.
 pub(super) fn quantity(value: &Value) -> Option<Quantity> {
     value.as_str().and_then(|text| Quantity::parse(text).ok())
 }

@@ -1,4 +1,4 @@
-//! Does a pod make sense?
+//! Validates pods and pod templates.
 
 use std::collections::HashSet;
 
@@ -6,15 +6,15 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::container::{Role, containers};
-use super::meta::{faults, labels};
+use super::container::{ContainerRole, containers};
+use super::meta::{labels, violations};
 use super::numbers::{in_range, one_of};
 use super::selector::{label_selector, node_selector, node_term};
 use super::{Errors, names, volume};
 use crate::builtin::field::Path;
 use crate::builtin::{given, items, text};
 
-/// Checks a pod.
+/// Validates a pod.
 pub(super) fn pod(object: &Value, errors: &mut Errors) {
     spec(&object["spec"], &Path::new("spec"), errors);
     if items(&object["spec"], "ephemeralContainers").is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn pod(object: &Value, errors: &mut Errors) {
     errors.push(Path::new("spec.ephemeralContainers").forbidden("cannot be set on create"));
 }
 
-/// Checks what only a new pod may not say.
+/// Validates rules that only hold for a new pod.
 pub(super) fn create_only(spec: &Value, errors: &mut Errors) {
     if !items(spec, "schedulingGates").is_empty() && given(spec, "nodeName").is_some() {
         let detail = "cannot be set until all schedulingGates have been cleared";
@@ -31,7 +31,7 @@ pub(super) fn create_only(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks a pod template.
+/// Validates a pod template.
 pub(super) fn template(template: &Value, path: &Path, errors: &mut Errors) {
     let meta = path.child("metadata");
     labels(&template["metadata"]["labels"], &meta.child("labels"), errors);
@@ -49,9 +49,16 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
         errors.push(path.child("containers").required(""));
     }
     let mut taken = HashSet::new();
-    containers(list, Role::Main, &names, &mut taken, &path.child("containers"), errors);
+    containers(list, ContainerRole::Main, &names, &mut taken, &path.child("containers"), errors);
     let init = items(spec, "initContainers");
-    containers(init, Role::Init, &names, &mut taken, &path.child("initContainers"), errors);
+    containers(
+        init,
+        ContainerRole::Init,
+        &names,
+        &mut taken,
+        &path.child("initContainers"),
+        errors,
+    );
     if spec["hostNetwork"] == true {
         host_ports(list, &path.child("containers"), errors);
         host_ports(init, &path.child("initContainers"), errors);
@@ -66,7 +73,7 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
     for (index, gate) in items(spec, "readinessGates").iter().enumerate() {
         let condition = text(gate, "conditionType");
         let path = path.child("readinessGates").index(index).child("conditionType");
-        faults(&path, condition, names::qualified(condition), errors);
+        violations(&path, condition, names::qualified(condition), errors);
     }
     gates(items(spec, "schedulingGates"), &path.child("schedulingGates"), errors);
     spread(
@@ -75,7 +82,7 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
         errors,
     );
     for (field, check) in [
-        ("serviceAccountName", names::subdomain as fn(&str) -> names::Faults),
+        ("serviceAccountName", names::subdomain as fn(&str) -> names::Violations),
         ("nodeName", names::subdomain),
     ] {
         named(spec, field, check, path, errors);
@@ -95,13 +102,13 @@ fn spec(spec: &Value, path: &Path, errors: &mut Errors) {
 fn named(
     object: &Value,
     field: &str,
-    check: fn(&str) -> names::Faults,
+    check: fn(&str) -> names::Violations,
     path: &Path,
     errors: &mut Errors,
 ) {
     let value = text(object, field);
     if !value.is_empty() {
-        faults(&path.child(field), value, check(value), errors);
+        violations(&path.child(field), value, check(value), errors);
     }
 }
 
@@ -151,7 +158,7 @@ fn pod_term(term: &Value, path: &Path, errors: &mut Errors) {
     if key.is_empty() {
         errors.push(path.required("can not be empty"));
     }
-    faults(&path, key, names::qualified(key), errors);
+    violations(&path, key, names::qualified(key), errors);
 }
 
 fn spread(constraints: &[Value], path: &Path, errors: &mut Errors) {
@@ -164,7 +171,7 @@ fn spread(constraints: &[Value], path: &Path, errors: &mut Errors) {
         }
         match text(constraint, "topologyKey") {
             "" => errors.push(path.child("topologyKey").required("can not be empty")),
-            key => faults(&path.child("topologyKey"), key, names::qualified(key), errors),
+            key => violations(&path.child("topologyKey"), key, names::qualified(key), errors),
         }
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         one_of(constraint, "whenUnsatisfiable", &actions, &path, errors);
@@ -176,7 +183,7 @@ fn gates(gates: &[Value], path: &Path, errors: &mut Errors) {
     let mut taken = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let name = text(gate, "name");
-        faults(&path.index(index), name, names::qualified(name), errors);
+        violations(&path.index(index), name, names::qualified(name), errors);
         if !taken.insert(name) {
             errors.push(path.index(index).duplicate(&gate["name"]));
         }
@@ -188,7 +195,7 @@ fn tolerations(tolerations: &[Value], path: &Path, errors: &mut Errors) {
         let path = path.index(index);
         let key = text(toleration, "key");
         if !key.is_empty() {
-            faults(&path.child("key"), key, names::qualified(key), errors);
+            violations(&path.child("key"), key, names::qualified(key), errors);
         }
         let operator = text(toleration, "operator");
         if key.is_empty() && operator != "Exists" {
@@ -204,7 +211,7 @@ fn tolerations(tolerations: &[Value], path: &Path, errors: &mut Errors) {
         let value = text(toleration, "value");
         match operator {
             "" | "Equal" => {
-                faults(&path.child("operator"), value, names::label_value(value), errors)
+                violations(&path.child("operator"), value, names::label_value(value), errors)
             }
             "Exists" if !value.is_empty() => {
                 let detail = "value must be empty when `operator` is 'Exists'";
@@ -229,7 +236,12 @@ fn dns_config(config: &Value, path: &Path, errors: &mut Errors) {
     }
     for (index, domain) in items(config, "searches").iter().filter_map(Value::as_str).enumerate() {
         let plain = domain.trim_end_matches('.');
-        faults(&path.child("searches").index(index), domain, names::search_domain(plain), errors);
+        violations(
+            &path.child("searches").index(index),
+            domain,
+            names::search_domain(plain),
+            errors,
+        );
     }
 }
 
@@ -239,12 +251,12 @@ fn host_aliases(aliases: &[Value], path: &Path, errors: &mut Errors) {
         ip(&alias["ip"], &path.child("ip"), errors);
         for (index, name) in items(alias, "hostnames").iter().filter_map(Value::as_str).enumerate()
         {
-            faults(&path.child("hostnames").index(index), name, names::subdomain(name), errors);
+            violations(&path.child("hostnames").index(index), name, names::subdomain(name), errors);
         }
     }
 }
 
-/// Checks an IP address.
+/// Validates an IP address.
 pub(super) fn ip(value: &Value, path: &Path, errors: &mut Errors) {
     if value.as_str().is_none_or(|v| v.parse::<IpAddr>().is_err()) {
         let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -252,7 +264,7 @@ pub(super) fn ip(value: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// On the network of its node a container has only the ports that it listens on.
+/// Requires host ports to equal container ports on the host network.
 fn host_ports(containers: &[Value], path: &Path, errors: &mut Errors) {
     for (index, container) in containers.iter().enumerate() {
         for (place, port) in items(container, "ports").iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Do the remaining kinds make sense?
+//! Validates the remaining built-in kinds.
 
 use serde_json::Value;
 
-use super::meta::faults;
+use super::meta::violations;
 use super::numbers::{int_or_percent, not_negative, not_over_100_percent, one_of, required};
 use super::{Errors, label_selector, names};
 use crate::builtin::field::Path;
@@ -19,7 +19,7 @@ pub(super) fn content(kind: BuiltIn<'_>, object: &Value, errors: &mut Errors) {
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(object, errors),
         ("node.k8s.io", "RuntimeClass") => {
             let handler = text(object, "handler");
-            faults(&Path::new("handler"), handler, names::label(handler), errors);
+            violations(&Path::new("handler"), handler, names::label(handler), errors);
         }
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(object, errors),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
@@ -33,7 +33,7 @@ pub(super) fn content(kind: BuiltIn<'_>, object: &Value, errors: &mut Errors) {
 fn namespace(object: &Value, errors: &mut Errors) {
     for finalizer in items(&object["spec"], "finalizers").iter().filter_map(Value::as_str) {
         let path = Path::new("spec.finalizers");
-        faults(&path, finalizer, names::qualified(finalizer), errors);
+        violations(&path, finalizer, names::qualified(finalizer), errors);
         if !finalizer.contains('/') && finalizer != "kubernetes" {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(path.invalid_text(finalizer, detail));
@@ -41,15 +41,15 @@ fn namespace(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks what is marked on a node.
+/// Validates a node's taints.
 pub(super) fn node(object: &Value, errors: &mut Errors) {
     let taints = items(&object["spec"], "taints");
     for (index, taint) in taints.iter().enumerate() {
         let path = Path::new("metadata.taints").index(index);
         let key = text(taint, "key");
-        faults(&path.child("key"), key, names::qualified(key), errors);
+        violations(&path.child("key"), key, names::qualified(key), errors);
         let value = text(taint, "value");
-        faults(&path.child("value"), value, names::label_value(value), errors);
+        violations(&path.child("value"), value, names::label_value(value), errors);
         match text(taint, "effect") {
             "" => errors.push(path.child("effect").required("")),
             _ => one_of(
@@ -153,7 +153,7 @@ fn autoscaler(object: &Value, errors: &mut Errors) {
     for field in ["kind", "name"] {
         match text(target, field) {
             "" => errors.push(path.child(field).required("")),
-            value => faults(&path.child(field), value, names::path_segment(value), errors),
+            value => violations(&path.child(field), value, names::path_segment(value), errors),
         }
     }
     if text(target, "apiVersion").is_empty() {
@@ -200,7 +200,7 @@ fn role_binding(object: &Value, namespaced: bool, errors: &mut Errors) {
     }
     match text(role, "name") {
         "" => errors.push(path.child("name").required("")),
-        name => faults(&path.child("name"), name, names::path_segment(name), errors),
+        name => violations(&path.child("name"), name, names::path_segment(name), errors),
     }
     for (index, subject) in items(object, "subjects").iter().enumerate() {
         let path = Path::new("subjects").index(index);
@@ -219,7 +219,7 @@ fn webhooks(object: &Value, errors: &mut Errors) {
     for (index, webhook) in items(object, "webhooks").iter().enumerate() {
         let path = Path::new("webhooks").index(index);
         let name = text(webhook, "name");
-        faults(&path.child("name"), name, names::subdomain(name), errors);
+        violations(&path.child("name"), name, names::subdomain(name), errors);
         if name.split('.').count() < 3 {
             let detail = "should be a domain with at least three segments separated by dots";
             errors.push(path.child("name").invalid_text(name, detail));

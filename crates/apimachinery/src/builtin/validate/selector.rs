@@ -1,13 +1,13 @@
-//! Does a label selector make sense?
+//! Validates label and node selectors.
 
 use serde_json::Value;
 
-use super::meta::{faults, labels};
+use super::meta::{labels, violations};
 use super::{Errors, names};
 use crate::builtin::field::Path;
 use crate::builtin::{items, text};
 
-/// Checks a selector by labels and expressions.
+/// Validates a label selector.
 pub(crate) fn label_selector(selector: &Value, path: &Path, errors: &mut Errors) {
     labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
     let path = path.child("matchExpressions");
@@ -16,7 +16,7 @@ pub(crate) fn label_selector(selector: &Value, path: &Path, errors: &mut Errors)
     }
 }
 
-/// Checks one expression; `excluded` are operators that this place does not take.
+/// Validates one expression; `excluded` lists operators that are not allowed here.
 fn requirement(expression: &Value, excluded: &[&str], path: &Path, errors: &mut Errors) {
     let values = items(expression, "values");
     let operator = text(expression, "operator");
@@ -43,15 +43,20 @@ fn requirement(expression: &Value, excluded: &[&str], path: &Path, errors: &mut 
             .push(path.child("operator").invalid_text(operator, "not a valid selector operator")),
     }
     let key = text(expression, "key");
-    faults(&path.child("key"), key, names::qualified(key), errors);
+    violations(&path.child("key"), key, names::qualified(key), errors);
     if !excluded.is_empty() {
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            faults(&path.child("values").index(index), value, names::label_value(value), errors);
+            violations(
+                &path.child("values").index(index),
+                value,
+                names::label_value(value),
+                errors,
+            );
         }
     }
 }
 
-/// Checks a selector of nodes.
+/// Validates a node selector.
 pub(super) fn node_selector(selector: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("nodeSelectorTerms");
     let terms = items(selector, "nodeSelectorTerms");
@@ -63,7 +68,7 @@ pub(super) fn node_selector(selector: &Value, path: &Path, errors: &mut Errors) 
     }
 }
 
-/// Checks one term of a selector of nodes.
+/// Validates one term of a node selector.
 pub(super) fn node_term(term: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("matchExpressions");
     for (index, expression) in items(term, "matchExpressions").iter().enumerate() {
@@ -71,13 +76,13 @@ pub(super) fn node_term(term: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Whether a selector selects nothing in particular.
+/// Returns whether a selector has no requirements.
 pub(super) fn is_empty(selector: &Value) -> bool {
     selector["matchLabels"].as_object().is_none_or(serde_json::Map::is_empty)
         && items(selector, "matchExpressions").is_empty()
 }
 
-/// Whether labels are selected.
+/// Returns whether a selector matches these labels.
 pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
     let pairs = selector["matchLabels"].as_object();
     pairs.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))

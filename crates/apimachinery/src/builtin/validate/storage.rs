@@ -1,8 +1,8 @@
-//! Do volumes, claims and storage classes make sense?
+//! Validates volumes, claims and storage classes.
 
 use serde_json::Value;
 
-use super::meta::faults;
+use super::meta::violations;
 use super::numbers::{one_of, quantity, required};
 use super::{Errors, names};
 use crate::builtin::field::{CauseType, Path};
@@ -59,12 +59,12 @@ pub(super) fn volume(object: &Value, errors: &mut Errors) {
     }
     let class = text(spec, "storageClassName");
     if !class.is_empty() {
-        faults(&path.child("storageClassName"), class, names::subdomain(class), errors);
+        violations(&path.child("storageClassName"), class, names::subdomain(class), errors);
     }
     one_of(spec, "volumeMode", &["Block", "Filesystem"], &path, errors);
 }
 
-/// Checks what a claim asks for.
+/// Validates the spec of a claim.
 pub(super) fn claim(spec: &Value, path: &Path, errors: &mut Errors) {
     access_modes(spec, "at least 1 access mode is required", path, errors);
     let path_to = path.child("resources").key("storage");
@@ -77,7 +77,7 @@ pub(super) fn claim(spec: &Value, path: &Path, errors: &mut Errors) {
     }
     let class = text(spec, "storageClassName");
     if !class.is_empty() {
-        faults(&path.child("storageClassName"), class, names::subdomain(class), errors);
+        violations(&path.child("storageClassName"), class, names::subdomain(class), errors);
     }
     one_of(spec, "volumeMode", &["Block", "Filesystem"], path, errors);
     super::label_selector(&spec["selector"], &path.child("selector"), errors);

@@ -1,4 +1,4 @@
-//! What kube-apiserver answered to new objects, good and bad, and whether we say the same.
+//! Compares defaulting and validation of new objects with recorded answers of kube-apiserver.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::schema::{Types, decode};
 
 const ANSWERS: &str = include_str!("../../../tests/data/admission.jsonl");
 
-/// The fields that are wrong, and how.
-type Faults = Vec<(String, String)>;
+/// The invalid fields and their messages.
+type Violations = Vec<(String, String)>;
 
-/// The object that a create leads to, or the fields that are wrong with it.
-fn create(given: &Value, namespaced: bool) -> Result<Value, Faults> {
+/// Returns the object that a create leads to, or its invalid fields.
+fn create(given: &Value, namespaced: bool) -> Result<Value, Violations> {
     let api_version = given["apiVersion"].as_str().unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = BuiltIn { group, kind: given["kind"].as_str().unwrap() };
@@ -21,7 +21,7 @@ fn create(given: &Value, namespaced: bool) -> Result<Value, Faults> {
         object["metadata"]["namespace"] = "es".into();
     }
     default(kind, shape, &mut object);
-    let classes = admit::Classes { by_name: &|_| None, global_default: None };
+    let classes = admit::PriorityClasses { by_name: &|_| None, global_default: None };
     if let Err(why) = admit::admit(kind, &mut object, &classes) {
         return Err(vec![("forbidden".to_owned(), why)]);
     }
@@ -36,34 +36,35 @@ fn create(given: &Value, namespaced: bool) -> Result<Value, Faults> {
 }
 
 #[test]
-fn new_objects_get_the_answers_that_the_real_server_gave() {
+fn new_objects_get_kube_apiservers_answers() {
     let mut wrong = Vec::new();
     for (line, text) in ANSWERS.lines().enumerate() {
         let answer: Value = serde_json::from_str(text).unwrap();
-        let said = create(&answer["object"], answer["namespaced"] == true);
+        let actual = create(&answer["object"], answer["namespaced"] == true);
         let name = format!("line {} ({})", line + 1, answer["object"]["kind"]);
         let expected = answer.get("result").cloned().ok_or_else(|| causes(&answer));
-        match (expected, said) {
-            (Ok(expected), Ok(said)) => {
-                differences(&expected, &said, "", &mut |at| wrong.push(format!("{name}: {at}")));
+        match (expected, actual) {
+            (Ok(expected), Ok(actual)) => {
+                differences(&expected, &actual, "", &mut |at| wrong.push(format!("{name}: {at}")));
             }
-            (Err(expected), Err(said)) => {
-                for (what, from, among) in [("lacks", &expected, &said), ("adds", &said, &expected)]
+            (Err(expected), Err(actual)) => {
+                for (what, from, among) in
+                    [("lacks", &expected, &actual), ("adds", &actual, &expected)]
                 {
                     for error in from.iter().filter(|e| !among.contains(e)) {
                         wrong.push(format!("{name} {what} {}: {}", error.0, error.1));
                     }
                 }
             }
-            (Ok(_), Err(said)) => wrong.push(format!("{name}: refused: {said:?}")),
+            (Ok(_), Err(actual)) => wrong.push(format!("{name}: refused: {actual:?}")),
             (Err(expected), Ok(_)) => wrong.push(format!("{name}: accepted, not {expected:?}")),
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn differences(expected: &Value, said: &Value, at: &str, found: &mut dyn FnMut(String)) {
-    match (expected, said) {
+fn differences(expected: &Value, actual: &Value, at: &str, found: &mut dyn FnMut(String)) {
+    match (expected, actual) {
         (Value::Object(a), Value::Object(b)) => {
             for key in a.keys().chain(b.keys().filter(|k| !a.contains_key(*k))) {
                 let none = Value::String("(absent)".to_owned());
@@ -76,12 +77,12 @@ fn differences(expected: &Value, said: &Value, at: &str, found: &mut dyn FnMut(S
                 differences(a, b, &format!("{at}/{index}"), found);
             }
         }
-        (a, b) if a != b => found(format!("{at}: expected {a}, said {b}")),
+        (a, b) if a != b => found(format!("{at}: expected {a}, actual {b}")),
         _ => {}
     }
 }
 
-fn causes(answer: &Value) -> Faults {
+fn causes(answer: &Value) -> Violations {
     let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
     let causes = answer["causes"].as_array().cloned().unwrap_or_default();
     if causes.is_empty() {
@@ -92,7 +93,7 @@ fn causes(answer: &Value) -> Faults {
     causes.iter().map(|c| (text(c, "field"), without_structs(&text(c, "message")))).collect()
 }
 
-/// The real server prints structs with the names of its internal fields; what is compared is the rest.
+/// Removes printed Go structs, whose internal field names differ from ours.
 fn without_structs(message: &str) -> String {
     match (message.find("{\""), message.rfind('}')) {
         (Some(from), Some(to)) => format!("{}{{}}{}", &message[..from], &message[to + 1..]),
@@ -101,7 +102,7 @@ fn without_structs(message: &str) -> String {
 }
 
 #[test]
-fn an_object_without_a_name_is_told_so_first() {
+fn a_missing_name_is_reported_first() {
     let errors = create(&json!({"apiVersion": "v1", "kind": "Pod"}), true).unwrap_err();
     assert_eq!(errors[0].0, "metadata.name");
     assert_eq!(errors[1], ("spec.containers".to_owned(), "Required value".to_owned()));

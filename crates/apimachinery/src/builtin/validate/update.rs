@@ -1,4 +1,4 @@
-//! May an object change in this way?
+//! Validates changes of objects.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::{Errors, content};
 use crate::builtin::field::Path;
 use crate::builtin::{BuiltIn, given, items, text};
 
-/// Checks a change of the object itself.
+/// Validates a change of the main resource.
 pub(super) fn main(kind: BuiltIn<'_>, object: &Value, old: &Value, errors: &mut Errors) {
     match (kind.group, kind.kind) {
         ("", "Pod") => return pod(object, old, errors),
@@ -158,7 +158,7 @@ fn pod(object: &Value, old: &Value, errors: &mut Errors) {
     }
     if contains_all(items(was, "schedulingGates"), items(new, "schedulingGates")) {
         if !items(was, "schedulingGates").is_empty() {
-            // While it is gated, a pod's node selection may still be narrowed.
+            // While a pod is gated, its node selection may still be narrowed.
             copy(&mut same, was, "nodeSelector");
             copy(&mut same, was, "affinity");
         }
@@ -191,12 +191,12 @@ fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => to[field] = value.clone(),
         None => {
-            crate::builtin::remove(to, field);
+            crate::builtin::take_field(to, field);
         }
     }
 }
 
-/// Tells whether each of some items is in a list.
+/// Returns whether a list contains each of some items.
 fn contains_all(list: &[Value], some: &[Value]) -> bool {
     let list: HashSet<&Value> = list.iter().collect();
     some.iter().all(|item| list.contains(item))

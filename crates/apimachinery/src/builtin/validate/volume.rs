@@ -1,16 +1,16 @@
-//! Do a pod's volumes make sense?
+//! Validates a pod's volumes.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::meta::faults;
+use super::meta::violations;
 use super::numbers::required;
 use super::{Errors, names};
 use crate::builtin::field::Path;
 use crate::builtin::text;
 
-/// Checks volumes, and gives the names that can be mounted.
+/// Validates volumes, and returns the names that can be mounted.
 pub(super) fn volumes<'v>(
     volumes: &'v [Value],
     path: &Path,
@@ -21,7 +21,7 @@ pub(super) fn volumes<'v>(
         let path = path.index(index);
         let before = errors.len();
         source(volume, &path, errors);
-        // Mistakes in the name come first although the source is looked at before it.
+        // Errors in the name come first although the source is validated before it.
         let later = errors.split_off(before);
         let name = text(volume, "name");
         let mut good = false;
@@ -30,7 +30,7 @@ pub(super) fn volumes<'v>(
         } else {
             let found = names::label(name);
             good = found.is_empty();
-            faults(&path.child("name"), name, found, errors);
+            violations(&path.child("name"), name, found, errors);
         }
         if good && taken.contains(name) {
             errors.push(path.child("name").duplicate(&volume["name"]));

@@ -1,4 +1,4 @@
-//! Do controllers of pods make sense?
+//! Validates workload controllers: Deployments, StatefulSets, Jobs and the like.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{Errors, pod};
 use crate::builtin::field::{CauseType, Path};
 use crate::builtin::{given, text};
 
-/// Checks a pod template that its selector has to match. `kind` is the controller's name in messages.
+/// Validates a pod template that its selector has to match. `kind` is the controller's name in messages.
 fn selected_template(
     spec: &Value,
     is_selected: bool,
@@ -32,7 +32,7 @@ fn selected_template(
     let policy = text(&template["spec"], "restartPolicy");
     if policy != "Always" && !policy.is_empty() {
         let error = path.child("restartPolicy").not_supported(policy, &["Always"]);
-        // A policy that no pod has is reported once, with the policies that pods have.
+        // A policy that is invalid for every pod is reported once, with the policies that pods support.
         if matches!(policy, "OnFailure" | "Never") {
             errors.push(error);
         }
@@ -43,7 +43,7 @@ fn selected_template(
     }
 }
 
-/// Checks a selector that must be there and must not be empty; tells whether it can be matched.
+/// Validates a selector that must not be absent or empty; returns whether it can be matched.
 fn required_selector(spec: &Value, empty: &str, path: &Path, errors: &mut Errors) -> bool {
     let path = path.child("selector");
     let Some(found) = given(spec, "selector") else {

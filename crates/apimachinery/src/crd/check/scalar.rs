@@ -1,4 +1,4 @@
-//! Is a text or a number what its schema allows?
+//! Validates strings and numbers against a schema.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,11 +9,16 @@ use serde_json::{Number, Value};
 
 use super::{shown, unplaced};
 use crate::builtin::field::FieldError;
-use crate::crd::at::At;
+use crate::crd::location::Location;
 use crate::schema::{Structural, times};
 
-/// Checks a text.
-pub(super) fn text(schema: &Structural, text: &str, path: &At<'_>, errors: &mut Vec<FieldError>) {
+/// Validates a string.
+pub(super) fn text(
+    schema: &Structural,
+    text: &str,
+    path: &Location<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(most) = schema.max_length.filter(|most| length > *most) {
         errors.push(path.path().too_long(usize::try_from(most).unwrap_or_default()));
@@ -30,7 +35,7 @@ pub(super) fn text(schema: &Structural, text: &str, path: &At<'_>, errors: &mut 
     }
 }
 
-/// Patterns are few and used again with every object, so they are kept compiled.
+/// Matches a pattern. Patterns are few and used for every object, so compiled ones are cached.
 fn matches(pattern: &str, text: &str) -> bool {
     static KNOWN: LazyLock<Mutex<BTreeMap<String, Option<Regex>>>> = LazyLock::new(Mutex::default);
     const MOST: usize = 1000;
@@ -62,11 +67,11 @@ fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-/// Checks a number.
+/// Validates a number.
 pub(super) fn number(
     schema: &Structural,
     number: &Number,
-    path: &At<'_>,
+    path: &Location<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let Some(value) = number.as_f64() else { return };
@@ -78,20 +83,22 @@ pub(super) fn number(
         errors.push(path.path().invalid(&given, detail));
     }
     let (least, most) = schema.bounds();
-    if let (Some((bound, exclusive)), Some(said)) = (most, &schema.maximum)
+    if let (Some((bound, exclusive)), Some(declared)) = (most, &schema.maximum)
         && (value > bound || (exclusive && value >= bound))
     {
         let than = if exclusive { "less than" } else { "less than or equal to" };
         errors.push(
-            path.path().invalid(&given, format!("{path} in body should be {than} {}", shown(said))),
+            path.path()
+                .invalid(&given, format!("{path} in body should be {than} {}", shown(declared))),
         );
     }
-    if let (Some((bound, exclusive)), Some(said)) = (least, &schema.minimum)
+    if let (Some((bound, exclusive)), Some(declared)) = (least, &schema.minimum)
         && (value < bound || (exclusive && value <= bound))
     {
         let than = if exclusive { "greater than" } else { "greater than or equal to" };
         errors.push(
-            path.path().invalid(&given, format!("{path} in body should be {than} {}", shown(said))),
+            path.path()
+                .invalid(&given, format!("{path} in body should be {than} {}", shown(declared))),
         );
     }
     let fits = match (schema.kind.as_str(), schema.format.as_str()) {

@@ -1,6 +1,6 @@
-//! Is a schema structural?
+//! Checks that schemas are structural.
 //!
-//! A structural schema says the type of everything, so that unknown fields can be told from known ones.
+//! A structural schema declares the type of every value, so that unknown fields can be recognized.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{Errors, text, versions};
 use crate::builtin::field::Path;
 use crate::schema::Structural;
 
-/// Checks the schema of every version.
+/// Validates the schema of every version.
 pub(super) fn check(crd: &Value, errors: &mut Errors) {
     let all = versions(crd);
     let first = all.first().map(|v| &v["schema"]);
@@ -18,7 +18,7 @@ pub(super) fn check(crd: &Value, errors: &mut Errors) {
         if !schema.is_object() || (is_same && index > 0) {
             continue;
         }
-        // A schema that all versions share counts as that of the definition.
+        // A schema that all versions share is reported as the definition's.
         let path = if is_same {
             Path::new("spec.validation.openAPIV3Schema")
         } else {
@@ -190,7 +190,7 @@ fn list_rules(schema: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// A default has to fit where it stands, without anything that would be pruned.
+/// Requires a default to match its own schema and to have no fields that would be pruned.
 fn check_default(schema: &Value, default: &Value, path: &Path, errors: &mut Errors) {
     let Ok(structural) = Structural::read(schema) else { return };
     let mut pruned = default.clone();

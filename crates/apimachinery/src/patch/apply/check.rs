@@ -1,14 +1,14 @@
-//! Does an applied configuration fit its kind's types?
+//! Validates an applied configuration against its kind's types.
 
 use crate::fields::element;
-use crate::schema::{ListType, Shape, What};
+use crate::schema::{ListType, Shape, ValueType};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// No more problems than this are looked for.
+/// The most problems that are collected.
 const MOST_PROBLEMS: usize = 100;
 
-/// Checks all of a configuration against its shape; says all that is wrong.
+/// Validates a whole configuration against its shape; the error lists all problems.
 pub(super) fn typed(applied: &Value, shape: Option<Shape<'_>>) -> Result<(), String> {
     let mut problems = Vec::new();
     visit(applied, shape, &mut String::new(), &mut problems);
@@ -25,9 +25,9 @@ fn visit(value: &Value, shape: Option<Shape<'_>>, path: &mut String, problems: &
         let found = crate::patch::go_value(value);
         problems.push(prefixed(path, &format!("expected {wanted}, got &{{{found}}}")));
     };
-    match (shape.what(), value) {
-        (What::Any, _) | (_, Value::Null) => {}
-        (What::Object, Value::Object(members)) => {
+    match (shape.value_type(), value) {
+        (ValueType::Any, _) | (_, Value::Null) => {}
+        (ValueType::Object, Value::Object(members)) => {
             for (name, member) in members {
                 let length = path.len();
                 path.push('.');
@@ -42,30 +42,30 @@ fn visit(value: &Value, shape: Option<Shape<'_>>, path: &mut String, problems: &
                 path.truncate(length);
             }
         }
-        (What::List, Value::Array(items)) => visit_items(items, shape, path, problems),
-        (What::Object, _) => refuse("map"),
-        (What::List, _) => refuse("list"),
-        (What::String, Value::String(_)) | (What::Boolean, Value::Bool(_)) => {}
-        (What::Integer | What::Number, Value::Number(_)) => {}
-        (What::Quantity | What::IntOrString, Value::String(_) | Value::Number(_)) => {}
-        (What::String, _) => {
+        (ValueType::List, Value::Array(items)) => visit_items(items, shape, path, problems),
+        (ValueType::Object, _) => refuse("map"),
+        (ValueType::List, _) => refuse("list"),
+        (ValueType::String, Value::String(_)) | (ValueType::Boolean, Value::Bool(_)) => {}
+        (ValueType::Integer | ValueType::Number, Value::Number(_)) => {}
+        (ValueType::Quantity | ValueType::IntOrString, Value::String(_) | Value::Number(_)) => {}
+        (ValueType::String, _) => {
             let found = crate::patch::go_value(value);
             problems.push(prefixed(
                 path,
                 &format!("expected string, got &value.valueUnstructured{{Value:{found}}}"),
             ));
         }
-        (What::Integer | What::Number, _) => {
+        (ValueType::Integer | ValueType::Number, _) => {
             let found = crate::patch::go_type(value);
             problems.push(prefixed(path, &format!("expected numeric (int or float), got {found}")));
         }
-        (What::Boolean, _) => refuse("boolean"),
-        (What::Quantity | What::IntOrString, _) => refuse("any scalar"),
+        (ValueType::Boolean, _) => refuse("boolean"),
+        (ValueType::Quantity | ValueType::IntOrString, _) => refuse("any scalar"),
     }
 }
 
 fn visit_items(items: &[Value], list: Shape<'_>, path: &mut String, problems: &mut Vec<String>) {
-    let mut seen = BTreeSet::new();
+    let mut found = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         let length = path.len();
         if list.list_type() == ListType::Atomic {
@@ -79,7 +79,7 @@ fn visit_items(items: &[Value], list: Shape<'_>, path: &mut String, problems: &m
                 }
             };
             let shown = element::display_element(&element);
-            if !seen.insert(element) {
+            if !found.insert(element) {
                 problems.push(prefixed(path, &format!("duplicate entries for key {shown}")));
             }
             path.push_str(&shown);
@@ -93,13 +93,13 @@ fn prefixed(path: &str, problem: &str) -> String {
     if path.is_empty() { problem.to_owned() } else { format!("{path}: {problem}") }
 }
 
-/// Names a configuration as the real server's errors do.
+/// Formats a configuration's name as kube-apiserver's errors do.
 pub(super) fn name(applied: &Value) -> String {
     let text = |name: &str| applied["metadata"][name].as_str().unwrap_or_default();
     format!("{}/{}; {}", text("namespace"), text("name"), kind(applied))
 }
 
-/// Names a configuration's kind as the real server's errors do.
+/// Formats a configuration's kind as kube-apiserver's errors do.
 pub(super) fn kind(applied: &Value) -> String {
     let (group, version) = match applied["apiVersion"].as_str().unwrap_or_default() {
         "" => ("", ""),

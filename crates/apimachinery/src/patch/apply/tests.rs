@@ -12,8 +12,8 @@ fn shape<'a>(api_version: &str) -> Option<Shape<'a>> {
     }
 }
 
-fn write<'a>(api_version: &'a str, manager: &'a str, seconds: i64) -> Write<'a> {
-    Write {
+fn write<'a>(api_version: &'a str, manager: &'a str, seconds: i64) -> WriteContext<'a> {
+    WriteContext {
         api_version,
         shape: &shape,
         is_builtin: true,
@@ -38,7 +38,7 @@ fn managers(object: &Value) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn what_is_applied_is_owned_and_what_is_left_out_goes() {
+fn applied_fields_are_owned_and_omitted_ones_are_removed() {
     let first =
         apply(None, &config(&json!({"a": "1", "b": "2"})), &write("v1", "me", 1), false).unwrap();
     assert_eq!(first["data"], json!({"a": "1", "b": "2"}));
@@ -53,7 +53,7 @@ fn what_is_applied_is_owned_and_what_is_left_out_goes() {
 }
 
 #[test]
-fn applying_the_same_again_changes_nothing() {
+fn applying_the_same_configuration_again_changes_nothing() {
     let first = apply(None, &config(&json!({"a": "1"})), &write("v1", "me", 1), false).unwrap();
     assert_eq!(
         apply(Some(&first), &config(&json!({"a": "1"})), &write("v1", "me", 9), false).unwrap(),
@@ -62,7 +62,7 @@ fn applying_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn shared_fields_stay_until_the_last_owner_lets_go() {
+fn a_shared_field_stays_until_its_last_owner_omits_it() {
     let first = apply(None, &config(&json!({"a": "1"})), &write("v1", "me", 1), false).unwrap();
     let both =
         apply(Some(&first), &config(&json!({"a": "1"})), &write("v1", "you", 2), false).unwrap();
@@ -74,7 +74,7 @@ fn shared_fields_stay_until_the_last_owner_lets_go() {
 }
 
 #[test]
-fn fields_of_others_conflict_unless_forced() {
+fn fields_of_other_managers_conflict_unless_forced() {
     let mut live = config(&json!({"a": "1", "b": "2"}));
     update(None, &mut live, &write("v1", "kubectl-create", 1));
     let wanted = config(&json!({"a": "9"}));
@@ -105,7 +105,7 @@ fn fields_of_others_conflict_unless_forced() {
 }
 
 #[test]
-fn an_update_takes_what_it_changes() {
+fn an_update_takes_ownership_of_changed_fields() {
     let first =
         apply(None, &config(&json!({"a": "1", "b": "2"})), &write("v1", "me", 1), false).unwrap();
     let mut second = first.clone();
@@ -121,7 +121,7 @@ fn an_update_takes_what_it_changes() {
 }
 
 #[test]
-fn resetting_managers_is_kept_until_someone_applies() {
+fn reset_managers_stay_reset_until_the_next_apply() {
     let mut live = config(&json!({"a": "1"}));
     update(None, &mut live, &write("v1", "me", 1));
     let mut reset = live.clone();
@@ -144,7 +144,7 @@ fn resetting_managers_is_kept_until_someone_applies() {
 }
 
 #[test]
-fn the_oldest_updaters_are_thrown_together() {
+fn the_oldest_updaters_are_merged() {
     let mut live = config(&json!({}));
     for n in 0..12 {
         let mut next = live.clone();
@@ -163,7 +163,7 @@ fn the_oldest_updaters_are_thrown_together() {
 }
 
 #[test]
-fn items_of_a_list_belong_to_who_applies_them() {
+fn list_items_belong_to_the_manager_that_applies_them() {
     let deployment = |containers: Value| {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
                "spec": {"template": {"spec": {"containers": containers}}}})
@@ -187,7 +187,7 @@ fn items_of_a_list_belong_to_who_applies_them() {
 }
 
 #[test]
-fn configurations_of_the_wrong_type_are_refused_in_the_real_words() {
+fn messages_about_wrong_types_match_kube_apiserver() {
     let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "foo": 1});
     assert_eq!(
         apply(None, &wrong, &write("v1", "me", 1), false).unwrap_err().to_string(),
@@ -200,9 +200,9 @@ fn configurations_of_the_wrong_type_are_refused_in_the_real_words() {
     assert_eq!(managed.to_string(), "metadata.managedFields must be nil");
 }
 
-/// Objects as kube-apiserver 1.36.3 answered their creation, of kinds that it fills in nothing by itself.
+/// Objects as kube-apiserver 1.36.3 returned them on creation, of kinds for which it sets no fields itself.
 #[test]
-fn creating_gains_the_fields_that_the_real_server_notes() {
+fn creating_an_object_records_the_same_fields_as_kube_apiserver() {
     let objects = include_str!("../../../tests/data/managed-fields.json");
     let objects: Vec<Value> = serde_json::from_str(objects).unwrap();
     assert_eq!(objects.len(), 10);
@@ -217,7 +217,7 @@ fn creating_gains_the_fields_that_the_real_server_notes() {
         update(
             None,
             &mut new,
-            &Write { shape: &shape, ignored, ..write(api_version, "tester", 0) },
+            &WriteContext { shape: &shape, ignored, ..write(api_version, "tester", 0) },
         );
         let fields = |object: &Value| object["metadata"]["managedFields"][0]["fieldsV1"].clone();
         assert_eq!(fields(&new), fields(&object), "{kind}");

@@ -1,12 +1,12 @@
-//! How do two lists become one under a strategic merge patch, and in which order?
+//! Merges and orders lists under a strategic merge patch.
 
-use super::{DIRECTIVE, ORDER, Object, merge_map, unknown_directive, without_directives};
+use super::{DIRECTIVE, JsonMap, ORDER, merge_map, unknown_directive, without_directives};
 use crate::patch::{Error, go_type, go_value};
 use crate::schema::Shape;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Merges two lists whose field declares that they merge, or takes the patch's items away.
+/// Merges two lists whose field declares the merge strategy, or deletes the patch's items.
 pub(super) fn merge(
     original: Vec<Value>,
     patch: Vec<Value>,
@@ -18,8 +18,8 @@ pub(super) fn merge(
     }
     if !holds_maps(&original, &patch)? {
         if deletes {
-            let doomed: HashSet<&Value> = patch.iter().collect();
-            return Ok(original.into_iter().filter(|item| !doomed.contains(item)).collect());
+            let removed: HashSet<&Value> = patch.iter().collect();
+            return Ok(original.into_iter().filter(|item| !removed.contains(item)).collect());
         }
         let mut known = HashSet::new();
         let all = original.iter().chain(&patch);
@@ -36,7 +36,7 @@ fn no_key_declared() -> Error {
     Error::Unexpected("cannot merge lists without merge key for struct".into())
 }
 
-/// Tells whether the items are objects; all items must be of one type.
+/// Returns whether the items are objects; all items must be of one type.
 fn holds_maps(original: &[Value], patch: &[Value]) -> Result<bool, Error> {
     let mut items = original.iter().chain(patch);
     let Some(first) = items.next() else {
@@ -55,20 +55,20 @@ fn holds_maps(original: &[Value], patch: &[Value]) -> Result<bool, Error> {
     Ok(first.is_object())
 }
 
-/// Carries out `$patch` directives among the items of a patch and returns the lists without them.
+/// Applies the `$patch` directives among the items of a patch and returns the lists without them.
 fn take_directives(
     mut original: Vec<Value>,
     patch: Vec<Value>,
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let mut plain = Vec::with_capacity(patch.len());
-    let mut doomed = HashSet::new();
+    let mut removed = HashSet::new();
     let mut replaces = false;
     for item in patch {
         match item.get(DIRECTIVE).map(|directive| directive.as_str()) {
             None => plain.push(item),
             Some(Some("delete")) => {
-                doomed.insert(key_of(&item, key)?.clone());
+                removed.insert(key_of(&item, key)?.clone());
             }
             Some(Some("replace")) => replaces = true,
             Some(Some("merge")) => {
@@ -76,10 +76,10 @@ fn take_directives(
                     "merging lists cannot yet be specified in the patch".into(),
                 ));
             }
-            Some(_) => return Err(unknown_directive(item.as_object().unwrap_or(&Object::new()))),
+            Some(_) => return Err(unknown_directive(item.as_object().unwrap_or(&JsonMap::new()))),
         }
     }
-    original.retain(|item| item.get(key).is_none_or(|identity| !doomed.contains(identity)));
+    original.retain(|item| item.get(key).is_none_or(|identity| !removed.contains(identity)));
     if replaces { Ok((plain, Vec::new())) } else { Ok((original, plain)) }
 }
 
@@ -119,7 +119,7 @@ fn merge_maps(
     Ok(original)
 }
 
-/// Orders merged items: those of the patch as it has them, the others as they were, interleaved as they were.
+/// Orders merged items: those of the patch in its order, the others in their old order, interleaved as before.
 fn arrange(
     merged: Vec<Value>,
     order: &[Value],
@@ -131,7 +131,7 @@ fn arrange(
             key_of(item, key)?;
         }
     }
-    let (order, before) = (Places::of(order, key), Places::of(before, key));
+    let (order, before) = (FirstPositions::new(order, key), FirstPositions::new(before, key));
     let (mut ours, mut theirs): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| order.find(item).is_some());
     ours.sort_by_key(|item| order.find(item));
@@ -149,14 +149,14 @@ fn arrange(
     Ok(all)
 }
 
-/// Where each item of a list stands first, by its key or, without one, by its value.
-struct Places<'v> {
+/// The first position of each item of a list, by its key or, without one, by its value.
+struct FirstPositions<'v> {
     key: Option<&'v str>,
     first: HashMap<Option<&'v Value>, usize>,
 }
 
-impl<'v> Places<'v> {
-    fn of(list: &'v [Value], key: Option<&'v str>) -> Self {
+impl<'v> FirstPositions<'v> {
+    fn new(list: &'v [Value], key: Option<&'v str>) -> Self {
         let mut places = Self { key, first: HashMap::new() };
         for (index, item) in list.iter().enumerate() {
             places.first.entry(identity(item, key)).or_insert(index);
@@ -173,10 +173,10 @@ fn identity<'v>(item: &'v Value, key: Option<&str>) -> Option<&'v Value> {
     key.map_or(Some(item), |key| item.get(key))
 }
 
-/// Carries out `$setElementOrder/…`: merges each list it names and puts it in that order.
+/// Applies `$setElementOrder/…`: merges each list it names and orders it.
 pub(super) fn order(
-    original: &mut Object,
-    patch: &mut Object,
+    original: &mut JsonMap,
+    patch: &mut JsonMap,
     shape: Option<Shape<'_>>,
 ) -> Result<(), Error> {
     let names: Vec<String> = patch.keys().filter(|name| name.starts_with(ORDER)).cloned().collect();
@@ -222,7 +222,7 @@ fn list_of(value: Option<Value>) -> Result<Option<Vec<Value>>, Error> {
     }
 }
 
-/// Refuses a patch whose items come in another order than the one it asks for.
+/// Rejects a patch whose items are not in the order that it requests.
 fn check_order(items: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), Error> {
     if items.is_empty() || wanted.is_empty() {
         return Ok(());

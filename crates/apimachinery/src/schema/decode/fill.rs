@@ -1,14 +1,14 @@
-//! Which fields does Go write back?
+//! Applies Go's serialization rules to decoded structs.
 //!
-//! A Go struct has a value for every field. What is written depends on the field's tag: an empty value may be left
-//! out, and a struct or a field without `omitempty` is always there.
+//! A Go struct has a value for every field. The field's tag decides whether an empty value is omitted; a struct or a field
+//! without `omitempty` is always serialized.
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Shape, What};
+use crate::schema::{Shape, ValueType};
 
-/// Drops fields whose value Go leaves out, and adds those that it always writes.
-pub(super) fn settle(shape: Shape<'_>, map: &mut Map<String, Value>) {
+/// Drops fields whose value Go omits, and adds those that it always serializes.
+pub(super) fn apply_omitempty(shape: Shape<'_>, map: &mut Map<String, Value>) {
     map.retain(|name, value| match shape.field(name) {
         Some(field) => is_written(field, value),
         None => true,
@@ -24,23 +24,25 @@ pub(super) fn settle(shape: Shape<'_>, map: &mut Map<String, Value>) {
     }
 }
 
-/// The value that Go writes for a place where nothing was given.
+/// Returns the value that Go serializes for an unset field.
 pub fn zero(shape: Shape<'_>) -> Value {
     if shape.is_pointer() {
         return Value::Null;
     }
-    match shape.what() {
-        What::Object if shape.has_fields() => {
+    match shape.value_type() {
+        ValueType::Object if shape.has_fields() => {
             let mut map = Map::new();
-            settle(shape, &mut map);
+            apply_omitempty(shape, &mut map);
             Value::Object(map)
         }
-        What::String if shape.format() == "date-time" || shape.format() == "byte" => Value::Null,
-        What::String => Value::String(String::new()),
-        What::Quantity => Value::String("0".to_owned()),
-        What::Integer | What::IntOrString | What::Number => Value::from(0),
-        What::Boolean => Value::Bool(false),
-        What::Any | What::Object | What::List => Value::Null,
+        ValueType::String if shape.format() == "date-time" || shape.format() == "byte" => {
+            Value::Null
+        }
+        ValueType::String => Value::String(String::new()),
+        ValueType::Quantity => Value::String("0".to_owned()),
+        ValueType::Integer | ValueType::IntOrString | ValueType::Number => Value::from(0),
+        ValueType::Boolean => Value::Bool(false),
+        ValueType::Any | ValueType::Object | ValueType::List => Value::Null,
     }
 }
 
@@ -54,8 +56,8 @@ fn is_written(field: Shape<'_>, value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(v) => *v,
-        Value::Number(v) => v.as_f64() != Some(0.0) || field.what() == What::IntOrString,
-        Value::String(v) => !v.is_empty() || field.what() == What::IntOrString,
+        Value::Number(v) => v.as_f64() != Some(0.0) || field.value_type() == ValueType::IntOrString,
+        Value::String(v) => !v.is_empty() || field.value_type() == ValueType::IntOrString,
         Value::Array(_) | Value::Object(_) => !is_empty_collection(value) || field.has_fields(),
     }
 }

@@ -1,4 +1,4 @@
-//! Does a single value fit its place, and how is it written?
+//! Decodes scalars.
 
 use api::quantity::{Quantity, QuantityError};
 use base64::Engine as _;
@@ -6,32 +6,38 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Number, Value};
 
-use super::Place;
-use crate::schema::{Shape, What, times};
+use super::Position;
+use crate::schema::{Shape, ValueType, times};
 
-impl Place<'_, '_> {
+impl Position<'_, '_> {
     pub(super) fn boolean(self, v: bool) -> Value {
-        match self.shape.map(Shape::what) {
-            None | Some(What::Any | What::Boolean) => {}
-            Some(What::Quantity) => self.quantity_error(QuantityError::Format),
-            Some(What::IntOrString) => self.wrong_type("bool", "int32"),
-            Some(What::String | What::Integer | What::Number | What::Object | What::List) => {
-                self.wrong_type("bool", &self.scalar_type())
-            }
+        match self.shape.map(Shape::value_type) {
+            None | Some(ValueType::Any | ValueType::Boolean) => {}
+            Some(ValueType::Quantity) => self.quantity_error(QuantityError::Format),
+            Some(ValueType::IntOrString) => self.wrong_type("bool", "int32"),
+            Some(
+                ValueType::String
+                | ValueType::Integer
+                | ValueType::Number
+                | ValueType::Object
+                | ValueType::List,
+            ) => self.wrong_type("bool", &self.scalar_type()),
         }
         Value::Bool(v)
     }
 
     pub(super) fn number(self, v: Number) -> Value {
-        match self.shape.map(Shape::what) {
-            None | Some(What::Any) => {}
-            Some(What::Number) => {
+        match self.shape.map(Shape::value_type) {
+            None | Some(ValueType::Any) => {}
+            Some(ValueType::Number) => {
                 return v.as_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number);
             }
-            Some(What::Integer) => self.check_integer(&v, self.shape.map_or("", Shape::format)),
-            Some(What::IntOrString) => self.check_integer(&v, "int32"),
-            Some(What::Quantity) => return self.quantity(&v.to_string()),
-            Some(What::String | What::Boolean | What::Object | What::List) => {
+            Some(ValueType::Integer) => {
+                self.check_integer(&v, self.shape.map_or("", Shape::format))
+            }
+            Some(ValueType::IntOrString) => self.check_integer(&v, "int32"),
+            Some(ValueType::Quantity) => return self.quantity(&v.to_string()),
+            Some(ValueType::String | ValueType::Boolean | ValueType::Object | ValueType::List) => {
                 self.wrong_type("number", &self.scalar_type());
             }
         }
@@ -39,11 +45,17 @@ impl Place<'_, '_> {
     }
 
     pub(super) fn string(self, v: &str) -> Value {
-        match self.shape.map(Shape::what) {
-            None | Some(What::Any | What::IntOrString) => {}
-            Some(What::Quantity) => return self.quantity(v),
-            Some(What::String) => return self.text(v),
-            Some(What::Integer | What::Number | What::Boolean | What::Object | What::List) => {
+        match self.shape.map(Shape::value_type) {
+            None | Some(ValueType::Any | ValueType::IntOrString) => {}
+            Some(ValueType::Quantity) => return self.quantity(v),
+            Some(ValueType::String) => return self.text(v),
+            Some(
+                ValueType::Integer
+                | ValueType::Number
+                | ValueType::Boolean
+                | ValueType::Object
+                | ValueType::List,
+            ) => {
                 self.wrong_type("string", &self.go_type());
             }
         }
@@ -98,7 +110,7 @@ impl Place<'_, '_> {
         self.state.refuse(|| error.to_string());
     }
 
-    /// A moment decodes itself from a string, and says so.
+    /// Returns the Go type for an error; times are decoded from strings, and their errors say `string`.
     fn scalar_type(&self) -> String {
         match self.shape.map(Shape::name) {
             Some(name) if name.ends_with("Time") => "string".to_owned(),
@@ -107,7 +119,7 @@ impl Place<'_, '_> {
     }
 }
 
-/// Finds the place where a text stops being base64, as Go counts it.
+/// Returns the offset at which a string stops being base64, as Go counts it.
 fn broken_base64(text: &str) -> Option<usize> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::RequireCanonical);

@@ -1,15 +1,14 @@
-//! What would Go's parser complain about?
+//! Reproduces the syntax errors of Go's JSON parser.
 //!
-//! Only looked at once a document has turned out not to be JSON: a small copy of the states that Go's scanner goes
-//! through, for the sake of its words.
+//! Only used after parsing has failed: a small copy of the states of Go's scanner, for its error messages.
 
 use crate::depth::{MAX_DEPTH, TOO_DEEP};
 
-/// Words the first syntax error of a text as Go does.
-pub(super) fn complaint(text: &[u8]) -> String {
+/// Returns the first syntax error of a text in Go's wording.
+pub(super) fn syntax_error(text: &[u8]) -> String {
     match (Scanner { text, at: 0, depth: 0 }).document() {
         Ok(()) => "unexpected end of JSON input".to_owned(),
-        Err(complaint) => complaint,
+        Err(syntax_error) => syntax_error,
     }
 }
 
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_worded_as_go_words_them() {
+    fn syntax_errors_match_go() {
         for (text, expected) in [
             ("", "unexpected end of JSON input"),
             ("{\"a\":1,,", "invalid character ',' looking for beginning of object key string"),
@@ -219,7 +218,7 @@ mod tests {
             ("{} x", "invalid character 'x' after top-level value"),
             ("[1 2]", "invalid character '2' after array element"),
         ] {
-            assert_eq!(complaint(text.as_bytes()), expected, "{text}");
+            assert_eq!(syntax_error(text.as_bytes()), expected, "{text}");
         }
     }
 }

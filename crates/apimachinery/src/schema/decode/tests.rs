@@ -12,7 +12,7 @@ fn decoded(text: &str) -> Decoded {
 }
 
 #[test]
-fn unknown_and_duplicate_fields_are_noted_in_the_order_of_the_document() {
+fn unknown_and_duplicate_fields_are_listed_in_document_order() {
     let text = r#"{"metadata":{"name":"a","name":"b","labels":{"a":"b","a":"c"}},"foo":1,
         "spec":{"a":1,"a":2,"containers":[{"x":1,"name":"a","name":"b"},{"x":1}]}}"#;
     assert_eq!(
@@ -30,7 +30,7 @@ fn unknown_and_duplicate_fields_are_noted_in_the_order_of_the_document() {
 }
 
 #[test]
-fn a_wrong_type_is_refused_with_the_words_of_go() {
+fn type_errors_match_go() {
     let with = |spec: &str| format!(r#"{{"kind":"Pod","spec":{spec}}}"#);
     for (spec, expected) in [
         ("5", "json: cannot unmarshal number into Go struct field Pod.spec of type v1.PodSpec"),
@@ -82,7 +82,7 @@ fn a_wrong_type_is_refused_with_the_words_of_go() {
 }
 
 #[test]
-fn what_go_leaves_out_is_dropped_and_what_it_always_writes_is_there() {
+fn empty_fields_follow_gos_serialization_rules() {
     let text = r#"{"metadata":{"name":"a","labels":{},"annotations":{"a":null}},
         "spec":{"hostNetwork":false,"terminationGracePeriodSeconds":0,"containers":[{"name":"a","command":[null],
         "resources":{"limits":{"cpu":0.1,"memory":"1024Mi"}},"ports":[{"hostPort":0}]}]}}"#;
@@ -96,7 +96,7 @@ fn what_go_leaves_out_is_dropped_and_what_it_always_writes_is_there() {
 }
 
 #[test]
-fn a_document_without_a_shape_keeps_all_and_notes_duplicates() {
+fn without_a_shape_all_fields_are_kept_and_duplicates_listed() {
     let decoded = json(br#"{"a":{"b":null,"b":1},"c":[]}"#, None).unwrap();
     assert_eq!(decoded.value, json!({"a": {"b": 1}, "c": []}));
     assert_eq!(decoded.strict, [r#"duplicate field "a.b""#]);

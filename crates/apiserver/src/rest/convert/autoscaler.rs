@@ -1,5 +1,5 @@
-//! Horizontal pod autoscalers are kept as autoscaling/v2. In v1 the CPU target is a field; what v1 has no field for is
-//! carried in annotations, as kube-apiserver does.
+//! Converts horizontal pod autoscalers, which are stored as autoscaling/v2. In v1 the CPU target is a field; settings without a
+//! field in v1 are in annotations, as in kube-apiserver.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
-/// Shows a v2 autoscaler as v1.
+/// Converts a v2 autoscaler to v1.
 pub(super) fn served(object: &mut Value) {
     let metrics = take(object, "/spec", "metrics");
     let mut others = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn served(object: &mut Value) {
     }
 }
 
-/// Takes a v1 autoscaler as v2.
+/// Converts a v1 autoscaler to v2.
 pub(super) fn kept(object: &mut Value) {
     let mut metrics = match unannotate(object, METRICS) {
         Some(Value::Array(metrics)) => metrics,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_v1_cannot_say_is_carried_in_annotations_and_comes_back() {
+    fn fields_that_v1_lacks_survive_in_annotations() {
         let cpu = json!({"type": "Resource", "resource": {
             "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}});
         let other = json!({"type": "External", "external": {"metric": {"name": "q"}}});

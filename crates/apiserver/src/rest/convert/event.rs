@@ -1,4 +1,4 @@
-//! Events of events.k8s.io are kept as core events; some fields have other names there.
+//! Converts events of events.k8s.io, which are stored as core events: some fields have other names there.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Gives a core event the names of events.k8s.io.
+/// Renames the fields of a core event to those of events.k8s.io.
 pub(super) fn served(event: &mut Value) {
     NAMES.iter().for_each(|(core, new)| rename(event, core, new));
     // The core group writes these also when they are empty.
@@ -25,7 +25,7 @@ pub(super) fn served(event: &mut Value) {
     }
 }
 
-/// Gives an event of events.k8s.io the names of the core group.
+/// Renames the fields of an event of events.k8s.io to those of the core group.
 pub(super) fn kept(event: &mut Value) {
     NAMES.iter().for_each(|(core, new)| rename(event, new, core));
     for field in ["reportingComponent", "reportingInstance"] {

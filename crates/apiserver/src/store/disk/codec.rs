@@ -1,4 +1,4 @@
-//! The bytes of what is on the disk. All numbers are little-endian; the last eight bytes are a checksum.
+//! Encodes and decodes the values on the disk. All numbers are little-endian; the last eight bytes are a checksum.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ pub(super) fn join(collection: &str, key: &str) -> String {
     format!("{collection}\0{key}")
 }
 
-/// Takes a key of the table apart.
+/// Splits a key of the table.
 pub(super) fn split(place: &str) -> Option<(Arc<str>, Arc<str>)> {
     place.split_once('\0').map(|(collection, key)| (Arc::from(collection), Arc::from(key)))
 }
 
-/// Writes an object.
+/// Encodes an object.
 pub(super) fn write_object(object: &Object) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.size() + 16);
     put_object(&mut out, object);
     seal(out)
 }
 
-/// Reads an object, unless it is damaged.
+/// Decodes an object, unless it is damaged.
 pub(super) fn object(bytes: &[u8]) -> Option<Object> {
     take_object(unseal(bytes)?)
 }
 
-/// Writes changes that go to the disk together: first what their objects are kept as differences from, then each of them.
+/// Encodes the changes of one commit: first the bases that their objects are differences from, then each change.
 pub(super) fn write_changes(changes: &[Arc<Change>]) -> Vec<u8> {
     let mut bases: Vec<&Bytes> = Vec::new();
     for change in changes {
@@ -62,11 +62,11 @@ pub(super) fn write_changes(changes: &[Arc<Change>]) -> Vec<u8> {
     seal(out)
 }
 
-/// What stands in place of the number of a base.
+/// The placeholder for the number of a base.
 const WHOLE: usize = u32::MAX as usize;
 const DELETED: usize = u32::MAX as usize - 1;
 
-/// Reads changes and when they happened, unless they are damaged. What was there before them is not in there.
+/// Decodes changes and their times, unless they are damaged. The objects before the changes are not included.
 pub(super) fn changes(bytes: &[u8]) -> Option<Vec<(i64, Write)>> {
     let mut rest = unseal(bytes)?;
     let count = take_number(&mut rest)?;
@@ -137,7 +137,7 @@ fn unseal(bytes: &[u8]) -> Option<&[u8]> {
     (checksum(content) == u64::from_le_bytes(*sum)).then_some(content)
 }
 
-/// Mixes eight bytes at a time. It has to notice damage, not an enemy.
+/// Computes a checksum, eight bytes at a time. It has to detect damage, not an attacker.
 fn checksum(bytes: &[u8]) -> u64 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(MIX).rotate_left(29);

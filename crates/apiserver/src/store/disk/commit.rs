@@ -1,4 +1,4 @@
-//! How do writes get to the disk together?
+//! Commits waiting writes together.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -9,18 +9,18 @@ use tokio::sync::oneshot;
 use super::super::{Body, Change, Object, Shared, Write, WriteError};
 use super::{Disk, LOG, LogValue, META, codec};
 
-/// How many writes go to the disk together at most.
+/// The most writes in one commit.
 pub(super) const TOGETHER: usize = 4096;
-/// No more join them once their objects have this many bytes.
+/// No more writes are added to a commit once its objects have this many bytes.
 pub(super) const TOGETHER_BYTES: usize = 16 << 20;
-/// Others that write at the same time are waited for as long as some come within this time, so often at most.
+/// How long to wait for further concurrent writes after each that arrives, and how often at most.
 const COMPANY: Duration = Duration::from_micros(400);
 const OFTEN: usize = 8;
-/// When nobody has written for this long, there is time for what can wait.
+/// After this long without writes, there is time for deferred work.
 const IDLE: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_secs(30);
 
-/// A write, and who waits for it.
+/// A write, and the channel for its result.
 #[derive(Debug)]
 pub(in crate::store) struct Job {
     pub(in crate::store) write: Write,
@@ -34,7 +34,7 @@ impl Job {
 }
 
 impl Disk {
-    /// Stores what is queued, batch after batch, until the queue is closed.
+    /// Stores the queued writes, batch by batch, until the queue is closed.
     pub(in crate::store) fn run(mut self, queue: &mpsc::Receiver<Job>, shared: &Shared) {
         let (mut last, mut can_fold) = (1, true);
         loop {
@@ -78,12 +78,12 @@ impl Disk {
         };
         self.log.forget(shared.show(changes, each));
         for (done, answer) in waiting.into_iter().zip(answers) {
-            // Who no longer waits does not need the answer.
+            // A writer that no longer waits needs no answer.
             let _ = done.send(answer);
         }
     }
 
-    /// Appends changes to the log, and returns how many bytes they are there.
+    /// Appends changes to the log, and returns how many bytes they have there.
     pub(super) fn store(&mut self, changes: &[Arc<Change>]) -> Result<usize, redb::Error> {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else { return Ok(0) };
         let stored = codec::write_changes(changes);
@@ -100,7 +100,7 @@ impl Disk {
     }
 }
 
-/// Tells writers that nothing was written.
+/// Reports to the writers that nothing was written.
 fn refuse(
     waiting: impl IntoIterator<Item = oneshot::Sender<Result<Object, WriteError>>>,
     shared: &Shared,
@@ -111,8 +111,8 @@ fn refuse(
     }
 }
 
-/// Takes what is queued. One commit for many costs little more than one for one, so others are waited for as long as they
-/// keep coming; but only until there are as many as the `last` time, since those who write and wait are all there then.
+/// Takes the queued writes. A commit of many writes costs little more than one of a single write, so this waits while writes keep
+/// arriving, but only until there are as many as the `last` time: then all concurrent writers are probably waiting.
 pub(super) fn gather(first: Job, queue: &mpsc::Receiver<Job>, last: usize) -> Vec<Job> {
     let mut bytes = first.bytes();
     let mut jobs = vec![first];
@@ -142,7 +142,7 @@ pub(super) fn gather(first: Job, queue: &mpsc::Receiver<Job>, last: usize) -> Ve
 
 type Answers = Vec<Result<Object, WriteError>>;
 
-/// Checks each write against what the writes before it leave, and gives the changes of those that hold.
+/// Checks each write against the result of the writes before it, and returns the changes of those that are valid.
 fn resolve(writes: impl Iterator<Item = Write>, shared: &Shared) -> (Vec<Arc<Change>>, Answers) {
     let at = shared.clock.now().as_millisecond();
     let state = shared.read();

@@ -1,7 +1,7 @@
-//! What is on a disk after the power went, which keeps only what was synced, and any part of the rest?
+//! Power loss: a disk that keeps only synced writes, and any part of the rest.
 //!
 //! Each seed is a story of writes, full disks and power cuts, also while the file is created, opened or folded. After each,
-//! everything that was acknowledged is there, a batch that was not is there as a whole or not at all, and whoever watches
+//! everything that was acknowledged is there, a batch that was not is there as a whole or not at all, and a client that watches
 //! can read on.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ const HISTORY: History =
     History { keep_for: Duration::from_secs(300), at_most: 20, bytes: 64 << 20 };
 const COLLECTION: &str = "things";
 
-/// What happened: the version, the object, and what it is after it.
+/// A change: the version, the object, and its new value.
 type Event = (u64, String, Option<String>);
 
-/// What has to be there.
+/// The expected content.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     objects: BTreeMap<String, (u64, String)>,
@@ -56,7 +56,7 @@ struct Story {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_is_half_there_after_a_power_cut() {
+fn acknowledged_writes_survive_a_power_cut_and_none_is_partial() {
     let mut acknowledged = 0;
     let mut cuts = 0;
     for seed in 0..SEEDS {
@@ -76,11 +76,11 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_there_after_a_power_cut() {
         story.check(&state);
         acknowledged += story.known.events.len();
     }
-    assert!(acknowledged > 1000 && cuts > 200, "{acknowledged} writes and {cuts} cuts say little");
+    assert!(acknowledged > 1000 && cuts > 200, "{acknowledged} writes and {cuts} cuts are too few");
 }
 
 impl Story {
-    /// Opens what is on the disk and writes to it, until the power goes or there is enough.
+    /// Opens the store on the disk and writes to it, until the power fails or it has written enough.
     fn live(&mut self) {
         let (mut disk, state, packer) =
             match open_on(Arc::new(self.medium.clone()), "simulated", HISTORY) {
@@ -125,14 +125,14 @@ impl Story {
         for _ in 0..1 + self.random.below(6) {
             let key = format!("n/{}", self.random.below(12));
             let value = self.random.next().to_string().repeat(1 + self.random.below(60));
-            let seen = next.objects.get(&key).map(|(version, _)| *version);
-            let value = (seen.is_none() || self.random.below(4) > 0).then_some(value);
+            let expected = next.objects.get(&key).map(|(version, _)| *version);
+            let value = (expected.is_none() || self.random.below(4) > 0).then_some(value);
             let body = value
                 .as_ref()
                 .map(|value| Body::new(&json!({"metadata": {"name": key}, "data": value})));
             let (done, answer) = oneshot::channel::<Result<Object, WriteError>>();
             let (collection, place) = (Arc::from(COLLECTION), Arc::from(key.as_str()));
-            jobs.push(Job { write: Write { collection, key: place, expected: seen, body }, done });
+            jobs.push(Job { write: Write { collection, key: place, expected, body }, done });
             answers.push(answer);
             next.add(&key, value);
         }
@@ -146,7 +146,7 @@ impl Story {
         }
     }
 
-    /// Compares what is there with what was acknowledged, and settles what was in doubt.
+    /// Compares the stored objects with the acknowledged ones, and resolves those in doubt.
     fn check(&mut self, state: &State) {
         let mut found = BTreeMap::new();
         state.each(|_, key, object| {

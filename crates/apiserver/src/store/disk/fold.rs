@@ -1,4 +1,4 @@
-//! How do changes leave the log?
+//! Folds old changes of the log into the table of objects.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -11,14 +11,14 @@ use super::{Disk, LOG, Log, LogValue, META, OBJECTS, codec};
 
 /// Changes are folded by the thousand, which is cheaper than one by one.
 pub(super) const FOLD: usize = 1024;
-/// Where more changes than this wait for a quiet time, each commit folds more than it brings.
+/// If more changes than this wait for a quiet time, each commit folds more than it adds.
 pub(super) const UNFOLDED: usize = 64 * FOLD;
 
-/// The log may have this many times the bytes of the history before commits fold; until then, forgotten changes wait for a
-/// quiet time, and of those of one object only the last is written.
+/// The log may have this many times the bytes of the history before commits fold; until then, dropped changes wait for a
+/// quiet time, and only the last one of each object is written.
 pub(super) const LOG_FACTOR: usize = 2;
 
-/// What can be folded: so many changes, which are so many values of the log, up to a version.
+/// The part of the log that can be folded: so many changes, which are so many values of the log, up to a version.
 #[derive(Clone, Copy)]
 pub(super) struct Foldable {
     changes: usize,
@@ -27,20 +27,20 @@ pub(super) struct Foldable {
 }
 
 impl Disk {
-    /// Tells whether enough is forgotten to be folded when there is time.
+    /// Returns whether enough changes are dropped to fold them when there is time.
     pub(super) fn has_to_fold(&self) -> bool {
         let is_large = self.log.bytes > self.history.bytes.saturating_add(self.history.bytes / 4);
         self.log.forgotten.len() >= FOLD || (is_large && !self.log.forgotten.is_empty())
     }
 
-    /// Finds what a commit of so many changes and bytes has to fold, since there was no time for it.
+    /// Finds the changes that a commit of so many changes and bytes has to fold, since there was no quiet time.
     pub(super) fn foldable_with(&self, changes: usize, bytes: usize) -> Option<Foldable> {
         let is_behind = self.log.forgotten.len() >= self.most_forgotten
             || self.log.bytes > self.history.bytes.saturating_mul(LOG_FACTOR);
         if is_behind { self.log.foldable(2 * changes, 2 * bytes) } else { None }
     }
 
-    /// Folds forgotten changes into the objects; returns whether it could.
+    /// Folds dropped changes into the objects; returns whether it succeeded.
     pub(super) fn fold(&mut self, shared: &Shared) -> bool {
         let Some(foldable) = self.log.foldable(FOLD, 0) else { return false };
         if let Err(err) = self.transact(|writing| self.log.write_folded(foldable, writing)) {
@@ -59,7 +59,7 @@ impl Log {
         self.values.push_back(value);
     }
 
-    /// Notes that changes are forgotten.
+    /// Records that changes were dropped.
     pub(super) fn forget(&mut self, changes: Vec<Arc<Change>>) {
         for change in changes {
             self.last.insert(change.place(), change.version());
@@ -67,8 +67,8 @@ impl Log {
         }
     }
 
-    /// Finds about so many forgotten changes, and at least so many bytes of them. The log loses whole values only, and one of
-    /// more changes goes as a whole.
+    /// Finds about so many dropped changes, and at least so many bytes of them. The log is shortened by whole values only, which
+    /// may have several changes.
     pub(super) fn foldable(&self, about: usize, bytes: usize) -> Option<Foldable> {
         let all = self.forgotten.back();
         let values_to = |change: Option<&Arc<Change>>| {
@@ -88,9 +88,9 @@ impl Log {
         Some(Foldable { changes, values, up_to })
     }
 
-    /// Takes changes into the objects and off the log. One that a later forgotten one of the same object follows is passed over: that
-    /// one is in the log until it is taken into the objects itself, and nobody asks any more what was before it. New objects are
-    /// not passed over, so that what the log deletes is there.
+    /// Applies changes to the table of objects and removes them from the log. A change is skipped if a later dropped change of the
+    /// same object follows: that one is in the log until it is applied itself, and no reader needs the earlier states any more.
+    /// New objects are not skipped, so that every object that the log deletes is in the table.
     pub(super) fn write_folded(
         &self,
         Foldable { changes, up_to, .. }: Foldable,
@@ -123,7 +123,7 @@ impl Log {
         self.last.get(&change.place()) == Some(&change.version())
     }
 
-    /// Notes that changes are folded.
+    /// Records that changes were folded.
     pub(super) fn remove_folded(&mut self, Foldable { changes, values, .. }: Foldable) {
         for change in self.forgotten.drain(..changes) {
             if let Entry::Occupied(last) = self.last.entry(change.place())

@@ -1,4 +1,4 @@
-//! What happens while the disk is full, and afterwards?
+//! Tests of a full disk, and of the recovery from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn create(store: &Store, name: &str) -> Result<Object, WriteError> {
     store.write(Write { collection, key, expected: None, body }).await
 }
 
-/// Waits, for as long as a slow machine may need, until something is so.
+/// Waits until a condition holds, for as long as a slow machine may need.
 async fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..1200 {
         if holds() {
@@ -57,7 +57,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nothing_is_lost() {
         assert!(store.trouble().is_some_and(|why| why.contains("No space left on device")));
         assert!(create(&store, "refused").await.is_err());
         assert_eq!(store.version(), version);
-        assert!(store.get("things", "n/before").is_some(), "reading goes on");
+        assert!(store.get("things", "n/before").is_some(), "reads still work");
         medium.set_full(false);
         until(|| store.trouble().is_none()).await;
         let next = create(&store, &format!("after-{round}")).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn readiness_says_that_the_disk_is_full_and_writers_are_told_to_try_again() {
+async fn a_full_disk_fails_readiness_and_writers_get_retry_after() {
     let medium = Simulated::new(20);
     let core = core(&medium);
     let service = Service::new(Arc::clone(&core));
@@ -100,7 +100,11 @@ async fn readiness_says_that_the_disk_is_full_and_writers_are_told_to_try_again(
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{path}");
         assert!(text.contains("[-]store failed") && text.contains("No space left"), "{text}");
     }
-    assert_eq!(send("GET", "/livez", "").await.0.status, StatusCode::OK, "a restart helps nobody");
+    assert_eq!(
+        send("GET", "/livez", "").await.0.status,
+        StatusCode::OK,
+        "a restart would not help"
+    );
     medium.set_full(false);
     until(|| core.store.trouble().is_none()).await;
     assert_eq!(send("GET", "/readyz", "").await.1, "ok");
@@ -109,7 +113,7 @@ async fn readiness_says_that_the_disk_is_full_and_writers_are_told_to_try_again(
 }
 
 #[tokio::test]
-async fn what_the_engine_does_by_itself_waits_until_the_disk_has_room() {
+async fn writes_of_the_engine_wait_until_the_disk_has_space() {
     let medium = Simulated::new(21);
     let core = core(&medium);
     crate::bootstrap::run(&core).await.unwrap();
@@ -135,7 +139,22 @@ fn core(medium: &Simulated) -> Arc<Core> {
         Clock::system(),
         process::Random::system(),
         process::Supervisor::new(),
-        &Access::fresh().unwrap(),
+        &Access::generate().unwrap(),
         identity::random(),
     )
+}
+
+#[tokio::test]
+async fn writes_of_the_engine_are_abandoned_when_the_store_is_closed() {
+    let medium = Simulated::new(22);
+    let core = core(&medium);
+    crate::bootstrap::run(&core).await.unwrap();
+    let namespaces = core.registry.served().find("", "v1", "namespaces").cloned().unwrap();
+    core.store.close();
+    tokio::time::pause();
+    let start = tokio::time::Instant::now();
+    let name = json!({"metadata": {"name": "own"}});
+    internal::create(&core, &namespaces, None, "test", name).await;
+    assert!(!start.elapsed().is_zero(), "retries have a delay");
+    assert!(core.store.get("namespaces", "own").is_none());
 }

@@ -1,7 +1,7 @@
-//! What happens when the disk refuses?
+//! Recovery after the disk refused a write.
 //!
-//! A full disk, above all. redb refuses everything after its first failed write, so the database is closed; writers are told
-//! to try again later, and readiness says why. From time to time the disk is asked whether it takes something again. Then
+//! The usual cause is a full disk. redb refuses everything after its first failed write, so the database is closed; writers get an error
+//! to retry later, and readiness has the reason. From time to time it tests whether the disk can be written again. Then
 //! the file is opened as it was at the last commit that succeeded, and has to hold exactly what is in memory: everything that
 //! was acknowledged, and nothing else.
 
@@ -14,7 +14,7 @@ use super::{Disk, Keep, Unreadable, read};
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// When to try again after a failure. The wait doubles until a commit succeeds.
+/// The time of the next try after a failure. The wait doubles until a commit succeeds.
 #[derive(Default)]
 pub(super) struct Retry {
     at: Option<Instant>,
@@ -42,7 +42,7 @@ impl Disk {
         self.database.is_none()
     }
 
-    /// Closes the database after it could not write.
+    /// Closes the database after a failed write.
     pub(super) fn fail(&mut self, err: &redb::Error, shared: &Shared) {
         self.database = None;
         self.retry.failed();
@@ -51,7 +51,7 @@ impl Disk {
         shared.set_trouble(Some(why));
     }
 
-    /// Opens the database again, if the disk takes something and has what it should have.
+    /// Opens the database again, if the disk can be written and has the expected content.
     pub(super) fn recover(&mut self, shared: &Shared) {
         match self.try_recover(shared) {
             Ok(()) => {

@@ -8,7 +8,7 @@ use redb::StorageBackend;
 
 use super::super::medium::Medium;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 const NO_SPACE: i32 = 28;
 
@@ -35,24 +35,24 @@ pub(super) struct Simulated(Arc<Mutex<Contents>>);
 
 #[derive(Debug)]
 struct Contents {
-    /// What can be read while the power is on.
-    seen: Vec<u8>,
-    /// What is on the disk for sure.
+    /// The content as it is read until a crash.
+    visible: Vec<u8>,
+    /// The synced content.
     safe: Vec<u8>,
     writes: Vec<(usize, Vec<u8>)>,
     lengths: Vec<usize>,
     random: Random,
-    /// The power goes after so many more operations.
+    /// The power fails after so many more operations.
     steps_left: Option<usize>,
     is_full: bool,
-    /// Whether a full disk takes every write, and says that it is full only when they are synced.
+    /// Whether a full disk takes every write, and reports that it is full only at the sync.
     fails_late: bool,
 }
 
 impl Simulated {
     pub(super) fn new(seed: u64) -> Self {
         let contents = Contents {
-            seen: Vec::new(),
+            visible: Vec::new(),
             safe: Vec::new(),
             writes: Vec::new(),
             lengths: Vec::new(),
@@ -77,7 +77,7 @@ impl Simulated {
         self.lock().steps_left == Some(0)
     }
 
-    /// Says whether there is no room.
+    /// Returns whether there is no room.
     pub(super) fn set_full(&self, is_full: bool) {
         let mut contents = self.lock();
         contents.is_full = is_full;
@@ -91,7 +91,7 @@ impl Simulated {
 }
 
 impl Contents {
-    /// Counts an operation; fails when it does not happen any more.
+    /// Counts an operation; fails once the power is off.
     fn step(&mut self) -> io::Result<()> {
         match &mut self.steps_left {
             None => Ok(()),
@@ -103,7 +103,7 @@ impl Contents {
         }
     }
 
-    /// Lets some of the writes since the last sync get to the disk, in any order, sector by sector.
+    /// Applies some of the writes since the last sync to the disk, in any order, sector by sector.
     fn flush_some(&mut self) {
         let mut writes = std::mem::take(&mut self.writes);
         while !writes.is_empty() {
@@ -120,13 +120,13 @@ impl Contents {
     }
 
     fn crash(&mut self) {
-        // The file system keeps the order of what it knows of a file; how much of it, nobody knows.
+        // The file system keeps the order of the writes to a file, but any number of the last ones may be lost.
         let lengths = std::mem::take(&mut self.lengths);
         for len in lengths.iter().take(self.random.below(lengths.len() + 1)) {
             self.safe.resize(*len, 0);
         }
         self.flush_some();
-        self.seen.clone_from(&self.safe);
+        self.visible.clone_from(&self.safe);
         (self.steps_left, self.is_full) = (None, false);
     }
 
@@ -145,13 +145,13 @@ impl Medium for Simulated {
 
 impl StorageBackend for Simulated {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.lock().seen.len() as u64)
+        Ok(self.lock().visible.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let contents = self.lock();
         let from = usize::try_from(offset).unwrap();
-        let read = contents.seen.get(from..from + out.len());
+        let read = contents.visible.get(from..from + out.len());
         out.copy_from_slice(read.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -161,7 +161,7 @@ impl StorageBackend for Simulated {
         let len = usize::try_from(len).unwrap();
         contents.lengths.push(len);
         contents.step()?;
-        contents.seen.resize(len, 0);
+        contents.visible.resize(len, 0);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl StorageBackend for Simulated {
         let mut contents = self.lock();
         contents.step()?;
         if contents.is_full {
-            // What could not be written is forgotten, though it can still be read.
+            // Unwritten data is lost at the next crash, though it can still be read.
             contents.flush_some();
             return contents.full();
         }
@@ -191,9 +191,9 @@ impl StorageBackend for Simulated {
         let offset = usize::try_from(offset).unwrap();
         contents.writes.push((offset, data.to_vec()));
         contents.step()?;
-        let end = contents.seen.len().max(offset + data.len());
-        contents.seen.resize(end, 0);
-        contents.seen[offset..offset + data.len()].copy_from_slice(data);
+        let end = contents.visible.len().max(offset + data.len());
+        contents.visible.resize(end, 0);
+        contents.visible[offset..offset + data.len()].copy_from_slice(data);
         Ok(())
     }
 }

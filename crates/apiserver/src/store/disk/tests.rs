@@ -1,4 +1,4 @@
-//! What is in the file when it is opened again?
+//! The content of the file after it is opened again.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,27 +20,27 @@ fn open(dir: &Path) -> Store {
     Store::on_disk(dir, Clock::system(), HISTORY, &Supervisor::new()).unwrap()
 }
 
-/// What a disk that nobody reads shows its changes to.
-fn nobody() -> Arc<Shared> {
+/// A state without readers, for the changes of a disk.
+fn no_watchers() -> Arc<Shared> {
     Shared::new(State::default(), Packer::default(), Clock::system(), HISTORY)
 }
 
-/// Writes `keys` one after the other: what is there changes, and every fifth write deletes it.
+/// Writes `keys` one after the other: existing objects change, and every fifth write deletes one.
 async fn write(store: &Store, keys: &[u8], first: usize) {
     for (index, key) in keys.iter().enumerate() {
         let (collection, key) = (Arc::from("things"), Arc::from(format!("n/{key}")));
-        let seen = store.get(&collection, &key);
+        let stored = store.get(&collection, &key);
         let text = format!("write {} of something that is always alike", first + index);
         let body = Body::new(&json!({"metadata": {"name": &*key}, "data": vec![text; 20]}));
-        let is_gone = seen.is_some() && (first + index).is_multiple_of(5);
-        let expected = seen.map(|seen| seen.version());
+        let is_gone = stored.is_some() && (first + index).is_multiple_of(5);
+        let expected = stored.map(|stored| stored.version());
         let body = (!is_gone).then_some(body);
         store.write(Write { collection, key, expected, body }).await.unwrap();
     }
 }
 
-/// Gives all objects, and the changes that are known.
-fn seen(store: &Store) -> (Vec<String>, Vec<String>) {
+/// Returns all objects, and the retained changes.
+fn contents(store: &Store) -> (Vec<String>, Vec<String>) {
     let mut objects = Vec::new();
     store.each(|_, key, object| {
         objects.push(format!("{key} {} {:?}", object.version(), object.body()))
@@ -70,16 +70,16 @@ proptest! {
                 let store = open(dir.path());
                 write(&store, &keys, first).await;
                 first += keys.len();
-                let before = seen(&store);
+                let before = contents(&store);
                 drop(store);
-                assert_eq!(seen(&open(dir.path())), before);
+                assert_eq!(contents(&open(dir.path())), before);
             }
         });
     }
 }
 
 #[test]
-fn what_is_queued_goes_together_and_nobody_is_waited_for_who_does_not_come() {
+fn queued_writes_are_committed_together_without_waiting_for_more() {
     let (jobs, queue) = mpsc::channel();
     let job = || Job {
         write: Write { collection: "c".into(), key: "k".into(), expected: None, body: None },
@@ -114,12 +114,12 @@ fn large_objects_go_together_only_up_to_a_limit() {
 
 /// Folds every value of the log that it can.
 #[tokio::test]
-async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
+async fn expired_changes_are_folded_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let keys: Vec<u8> = (0..FOLD + 120).map(|n| u8::try_from(n % 7).unwrap()).collect();
     write(&store, &keys, 0).await;
-    let before = seen(&store);
+    let before = contents(&store);
     drop(store);
     let (mut disk, state, _) = super::open(dir.path(), HISTORY).unwrap();
     // As a rule a thousand and some; where the machine paused, the store may have folded them meanwhile.
@@ -127,13 +127,13 @@ async fn what_is_forgotten_is_folded_and_nothing_is_lost() {
     assert_eq!(disk.log.values.len(), disk.log.forgotten.len() + HISTORY.at_most);
     drop(state);
     for _ in 0..pieces {
-        assert!(disk.fold(&nobody()));
+        assert!(disk.fold(&no_watchers()));
         // What is there after each piece is what was there before it, however far the objects lag behind.
         drop(disk);
-        assert_eq!(seen(&open(dir.path())), before);
+        assert_eq!(contents(&open(dir.path())), before);
         disk = super::open(dir.path(), HISTORY).unwrap().0;
     }
-    assert!(!disk.fold(&nobody()));
+    assert!(!disk.fold(&no_watchers()));
     assert_eq!(
         (disk.log.values.len(), disk.log.forgotten.len(), disk.log.last.len()),
         (HISTORY.at_most, 0, 0)
@@ -146,7 +146,7 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
     let store = open(dir.path());
     let keys: Vec<u8> = (0..60).map(|n| n % 7).collect();
     write(&store, &keys, 0).await;
-    let before = seen(&store);
+    let before = contents(&store);
     drop(store);
     let mut forgotten = None;
     for round in 0..9 {
@@ -165,12 +165,12 @@ async fn a_commit_that_folds_more_than_it_brings_loses_nothing() {
         drop((disk, state));
         let store = open(dir.path());
         assert_eq!(store.get(&place.0, &place.1).unwrap().version(), version);
-        let kept: Vec<_> = seen(&store).0.into_iter().filter(|o| !o.contains("late")).collect();
+        let kept: Vec<_> = contents(&store).0.into_iter().filter(|o| !o.contains("late")).collect();
         assert_eq!(kept, before.0);
     }
 }
 
-/// Text that no other text is like.
+/// Text that resembles no other text.
 struct Noise(u64);
 
 impl Noise {

@@ -1,9 +1,9 @@
-//! How much of the past is kept?
+//! The retention of changes.
 //!
-//! So many changes, for so long, in so many bytes. Age is counted by how far the clock advances, so that one that is set
-//! back keeps nothing for longer, and one that is set forward, or a machine that slept, does not forget everything at once.
-//! What a watcher has yet to read is kept beyond that, within limits: who reads on never finds it forgotten, and who does not
-//! read cannot keep more than a few times the usual.
+//! It is limited by number, age and bytes. Age is measured by how far the clock advances, so that nothing is kept longer when the
+//! clock is set back, and not everything is dropped at once when it is set forward or the machine slept. Changes that a watcher
+//! has yet to read are kept beyond that, within limits: a watcher that keeps reading always finds them, and one that does not
+//! cannot keep more than a few times the usual amount.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 use super::super::History;
 use super::{Change, Kept, State};
 
-/// Of how many changes of a collection more is at hand than is kept.
+/// The number of recent changes of a collection whose object or event is kept uncompressed.
 const RECENT: usize = 1024;
-/// Time that the clock skips at once counts as this many milliseconds at most: watchers had no more of it to read in.
+/// A jump of the clock counts as this many milliseconds at most, since watchers had no time to read during it.
 const LEAP: i64 = 60_000;
-/// So many times the usual is kept for watchers that have not read it yet, and at least this much.
+/// The limits for changes that watchers have yet to read: this many times the usual ones, or these if they are larger.
 const FOR_WATCHERS: usize = 4;
 const CHANGES_FOR_WATCHERS: usize = 8192;
 const BYTES_FOR_WATCHERS: usize = 16 << 20;
 
 impl State {
-    /// Returns the newest version whose change is forgotten, or from before what is known.
+    /// Returns the newest version whose change is not kept.
     pub(in crate::store) fn forgotten_to(&self) -> u64 {
         // Each change makes the next version.
         self.version - self.order.len() as u64
     }
 
-    /// Takes note of the time. One that is earlier than the last counts as the same.
+    /// Advances the time. A time earlier than the last counts as the same.
     pub(in crate::store) fn advance(&mut self, now: i64) {
         let passed = now.saturating_sub(self.clock.unwrap_or(now));
         self.passed += passed.clamp(0, LEAP);
@@ -40,7 +40,7 @@ impl State {
         self.bytes += bytes;
         let changes = &mut self.collection(&change.collection).changes;
         changes.push_back(change);
-        // Watchers that keep up have had it by now, and one that does not writes it again.
+        // Watchers that keep up have read it by now; for others it is encoded again.
         if let Some(old) = changes.len().checked_sub(RECENT).and_then(|at| changes.get(at)) {
             old.forget_recent();
         }
@@ -57,8 +57,9 @@ impl State {
         too_large.count().max(self.order.len().saturating_sub(at_most))
     }
 
-    /// Forgets what is too old or too much, and returns it to be freed. Asks up to which version watchers have read a
-    /// collection, of those that have not missed a given one already: what they have yet to read is kept for longer, within limits.
+    /// Drops the changes that are too old or too many, and returns them to be freed. Changes that watchers have yet to read are kept
+    /// for longer, within limits: the function returns the version up to which the watchers of a collection have read that have
+    /// not missed a given version already.
     pub(in crate::store) fn trim(
         &mut self,
         history: &History,
@@ -92,7 +93,7 @@ impl State {
         self.forget(count)
     }
 
-    /// Forgets the changes up to a version, and gives them.
+    /// Drops the changes up to a version, and returns them.
     pub(in crate::store) fn forget_to(&mut self, version: u64) -> Vec<Arc<Change>> {
         // Each change makes the next version.
         let since = self.version.saturating_sub(version);

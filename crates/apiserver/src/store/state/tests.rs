@@ -1,4 +1,4 @@
-//! How much of the past is kept?
+//! Tests of the retention of changes.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn a_clock_that_is_set_forward_forgets_nothing_at_once() {
 }
 
 #[test]
-fn what_a_watcher_has_yet_to_read_is_kept_within_limits() {
+fn the_backlog_of_a_watcher_is_limited() {
     let history = History { at_most: 10, bytes: 100_000, ..History::default() };
     let mut state = State::default();
     let watcher = state.version();

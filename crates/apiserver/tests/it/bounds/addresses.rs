@@ -18,7 +18,7 @@ async fn create(engine: &ApiServer, name: &str, spec: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn an_address_is_given_to_one_service_until_that_is_deleted() {
+async fn an_address_is_assigned_to_one_service_until_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let engine = ApiServer::open(Settings::in_directory(dir.path())).await.unwrap();
     let made = create(&engine, "a", json!({})).await;
@@ -46,7 +46,7 @@ async fn an_address_is_given_to_one_service_until_that_is_deleted() {
 }
 
 #[tokio::test]
-async fn of_many_who_ask_for_an_address_at_the_same_time_one_gets_it() {
+async fn of_many_concurrent_requests_for_an_address_one_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let engine = ApiServer::open(Settings::in_directory(dir.path())).await.unwrap();
     let ask = |n: usize| {
@@ -59,7 +59,7 @@ async fn of_many_who_ask_for_an_address_at_the_same_time_one_gets_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_becomes_one_with_an_address_gets_one() {
+async fn a_service_that_changes_to_a_type_with_an_address_gets_one() {
     let engine = crate::ephemeral().await;
     let made =
         create(&engine, "a", json!({"type": "ExternalName", "externalName": "example.dev"})).await;

@@ -1,4 +1,4 @@
-//! Definitions that are deleted while the engine stops go on their way when it starts again.
+//! The deletion of a definition that the engine's stop interrupted continues after the restart.
 
 use plimsoll_apiserver::{ApiServer, Settings};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! How deep objects may be nested, however they come.
+//! Limits on the nesting depth of objects, in every format and kind of request.
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use plimsoll_apiserver::{ApiServer, Settings};
@@ -41,7 +41,7 @@ async fn read_all(engine: &ApiServer) -> usize {
 }
 
 #[test]
-fn whatever_depth_is_stored_can_be_read_again_also_after_a_restart() {
+fn every_stored_depth_can_be_read_again_after_a_restart() {
     on_a_server_thread(|| async {
         let dir = tempfile::tempdir().unwrap();
         let engine = ApiServer::open(Settings::in_directory(dir.path())).await.unwrap();

@@ -7,7 +7,7 @@ use super::{JSON, JSON_PATCH, STRATEGIC_PATCH, THINGS, define, on_a_server_threa
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn many_unknown_fields_are_passed_over_quickly_and_only_the_first_are_told() {
+fn many_unknown_fields_are_skipped_quickly_and_only_the_first_are_reported() {
     on_a_server_thread(|| async {
         let engine = crate::ephemeral().await;
         let fields: String = (0..220_000).map(|n| format!(r#""f{n}":1,"#)).collect();

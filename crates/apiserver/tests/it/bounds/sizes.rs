@@ -1,4 +1,4 @@
-//! How large an object may become, however often it is changed.
+//! Limits on the size of an object, however often it is changed.
 
 use plimsoll_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ async fn assert_refused(engine: &ApiServer, refused: &Answer, before: &Value) ->
     size
 }
 
-/// Makes an object that is nearly as large as one may be, and returns it.
+/// Creates an object that is nearly as large as the limit, and returns it.
 async fn nearly_full(engine: &ApiServer) -> Value {
     define(engine, anything()).await;
     let spec = json!({"c0": "x".repeat(2_500_000)});

@@ -1,4 +1,4 @@
-//! Times that a client chooses have an end, however long they are.
+//! Limits on timeouts that a client chooses.
 
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};

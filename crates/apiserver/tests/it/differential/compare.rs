@@ -21,7 +21,7 @@ static VERSION: LazyLock<Regex> = LazyLock::new(|| {
 /// How old an object is, in a table.
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").unwrap());
 
-/// Gives every difference between two answers.
+/// Returns every difference between two answers.
 pub(super) fn answers(real: &Answer, ours: &Answer) -> Vec<String> {
     let mut out = Vec::new();
     if real.code != ours.code {
@@ -89,7 +89,7 @@ fn field(key: &str, value: &Value, memory: &Memory) -> Value {
     }
 }
 
-/// Who writes besides the client.
+/// The field managers that write besides the client.
 const CONTROLLERS: [&str; 4] = ["kube-apiserver", "kube-controller-manager", "kwok", "plimsoll"];
 
 /// Replaces uids, times and remembered values in a text.

@@ -10,12 +10,13 @@
 //!   - WATCH {core}/configmaps?resourceVersion={version}   # for a second; compares the events
 //!   - GET {core}/configmaps/a: null
 //!     eventually: true                                    # asks until both agree; a write: until it is not a 404
+//!     present: metadata.deletionTimestamp                 # with eventually: and until both have this field
 //!   cleanup: [/api/v1/nodes/{ns}-a]                       # cluster-wide objects to delete afterwards
 //! ```
 //!
 //! `{ns}` is the sequence's namespace; `{core}`, `{apps}`, `{batch}`, `{policy}` the paths of groups in it. Verbs are
 //! those of HTTP, and PATCH-JSON, PATCH-MERGE, PATCH-STRATEGIC, APPLY (YAML body as JSON) and WATCH. Further keys of a
-//! step: `type` (content type), `accept`, `raw` (the body as text), `save`, `eventually`.
+//! step: `type` (content type), `accept`, `raw` (the body as text), `save`, `eventually`, `present`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,10 +39,11 @@ pub(super) struct Step {
     pub(super) accept: Option<String>,
     pub(super) save: BTreeMap<String, String>,
     pub(super) eventually: bool,
+    pub(super) present: Option<String>,
 }
 
 impl Step {
-    /// Tells whether the step only reads, so that it may be repeated.
+    /// Returns whether the step only reads, so that it may be repeated.
     pub(super) fn reads(&self) -> bool {
         matches!(self.verb.as_str(), "GET" | "WATCH")
     }
@@ -103,5 +105,6 @@ fn step(value: &Value) -> Step {
         accept: text("accept"),
         save: save.map(|(k, v)| (k.clone(), v.as_str().unwrap().to_owned())).collect(),
         eventually: options.get("eventually") == Some(&Value::Bool(true)),
+        present: text("present"),
     }
 }

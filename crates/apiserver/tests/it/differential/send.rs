@@ -15,12 +15,12 @@ pub(super) struct Side {
     memory: Memory,
 }
 
-/// What came back.
+/// The answer to a request.
 pub(super) struct Answer {
     pub(super) code: u16,
     /// The body; for a watch, the list of its events.
     pub(super) body: Value,
-    /// What the server warned of.
+    /// The warnings of the server.
     pub(super) warnings: Vec<String>,
     /// The names that stand for something on this side only, so that they can be put back.
     pub(super) memory: Memory,
@@ -138,7 +138,7 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.trim().to_owned()))
 }
 
-/// Reads the events of a watch. Bookmarks are left out: when they come is nobody's promise, except the one that ends
+/// Reads the events of a watch. Bookmarks are left out: their times are not specified, except for the one that ends
 /// the initial list.
 fn events(text: &str) -> Value {
     let is_kept = |event: &Value| {

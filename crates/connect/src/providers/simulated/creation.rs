@@ -1,4 +1,4 @@
-//! Instances that were asked for and have no Node: still starting, or failed to start.
+//! Requested instances without a Node: still starting, or failed to start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::ProviderError;
-use super::{Machines, instance_id, limit_usize, node, refused, target, write_error};
+use super::flavor::Flavor;
+use super::{Machines, limit_usize, node, refused, target, write_error};
 use crate::registry::read_settings;
 
 /// The pause after a failure to create nodes: the first one, and the longest; each is twice the one before, with jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
-/// The `simulated` block of a NodeGroup's `provider`.
+/// The block of a NodeGroup's `provider`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct Settings {
@@ -26,18 +27,24 @@ pub(super) struct Settings {
     start_after: Span,
     /// The share of machines that fail to start.
     failure_rate: f64,
+    /// Whether every increase fails for want of machines.
+    pub(super) out_of_stock: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { start_after: Span(SignedDuration::from_secs(30)), failure_rate: 0.0 }
+        Self {
+            start_after: Span(SignedDuration::from_secs(30)),
+            failure_rate: 0.0,
+            out_of_stock: false,
+        }
     }
 }
 
-/// Reads the `simulated` block of a group.
-pub(super) fn settings(group: &NodeGroup) -> Result<Settings, ProviderError> {
-    let block = group.spec.provider.get("simulated").unwrap_or(&Value::Null);
-    let problem = |problem| format!("spec.provider.simulated: {problem}");
+/// Reads the provider's block of a group.
+pub(super) fn settings(group: &NodeGroup, flavor: &Flavor) -> Result<Settings, ProviderError> {
+    let block = group.spec.provider.get(flavor.name).unwrap_or(&Value::Null);
+    let problem = |problem| format!("spec.provider.{}: {problem}", flavor.name);
     read_settings(block).map_err(|err| refused(&group.name_any(), problem(err)))
 }
 
@@ -129,7 +136,7 @@ impl Machines {
     async fn create_all_due(&self) -> Result<(), ProviderError> {
         let mut creations = self.creations.lock().await;
         let groups = self.groups().await?;
-        // Instances of a group that is gone are not created any more.
+        // Instances of a deleted group are no longer created.
         creations.by_group.retain(|name, _| groups.iter().any(|group| group.name_any() == *name));
         let mut outcome = Ok(());
         for group in &groups {
@@ -145,7 +152,7 @@ impl Machines {
         group: &NodeGroup,
     ) -> Result<Vec<Node>, ProviderError> {
         let name = group.name_any();
-        let settings = settings(group)?;
+        let settings = settings(group, self.flavor)?;
         let mut nodes = self.nodes(&name).await?;
         let creation = creations.by_group.entry(name.clone()).or_default();
         let existing = limit_usize(nodes.len() + creation.failed.len());
@@ -154,7 +161,7 @@ impl Machines {
         for _ in 0..creation.adjust(missing, settings.start_after.0, now) {
             let machine = format!("{name}-{:08x}", self.context.random.u64() >> 32);
             if self.context.random.fraction() < settings.failure_rate {
-                creation.failed.push(instance_id(&machine));
+                creation.failed.push(self.flavor.instance_id(&machine));
             } else {
                 nodes.push(self.create(group, &machine, now).await?);
             }
@@ -171,7 +178,7 @@ impl Machines {
     ) -> Result<Node, ProviderError> {
         let name = group.name_any();
         let address = self.context.random.u64();
-        let node = node::object(group, machine, address, now)
+        let node = node::object(group, self.flavor, machine, address, now)
             .map_err(|err| refused(&name, format!("spec.template: {err}")))?;
         let api: Api<Node> = Api::all(self.context.client.clone());
         let created = api.create(&PostParams::default(), &node).await;

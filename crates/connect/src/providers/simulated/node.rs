@@ -8,10 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::instance_id;
+use super::flavor::Flavor;
 
-/// The label of nodes whose pods the embedded engine simulates.
-const SIMULATED_LABEL: &str = "plimsoll.dev/simulated";
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// How many pods a node takes where the template does not say.
 const DEFAULT_PODS: &str = "110";
@@ -19,6 +17,7 @@ const DEFAULT_PODS: &str = "110";
 /// Makes a Ready node from the template of its group. `address` is any number.
 pub(super) fn object(
     group: &NodeGroup,
+    flavor: &Flavor,
     name: &str,
     address: u64,
     now: Timestamp,
@@ -27,7 +26,8 @@ pub(super) fn object(
     let mut labels = json!(template.labels);
     labels[HOSTNAME_LABEL] = name.into();
     labels[LABEL] = group.name_any().into();
-    labels[SIMULATED_LABEL] = "true".into();
+    let mut annotations = json!(template.annotations);
+    flavor.mark(&mut labels, &mut annotations);
     let mut capacity = json!(template.capacity);
     if capacity["pods"].is_null() {
         capacity["pods"] = DEFAULT_PODS.into();
@@ -38,8 +38,8 @@ pub(super) fn object(
         json!(template.allocatable)
     };
     serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": labels, "annotations": template.annotations},
-        "spec": {"providerID": instance_id(name), "taints": template.taints},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {"providerID": flavor.instance_id(name), "taints": template.taints},
         "status": {
             "capacity": capacity, "allocatable": allocatable, "conditions": [ready(now)],
             "addresses": [
@@ -77,7 +77,16 @@ mod tests {
             }},
         }))
         .unwrap();
-        let node = json!(object(&group, "pool-a-1", 0x0003_0241, Timestamp::UNIX_EPOCH).unwrap());
+        let node = json!(
+            object(
+                &group,
+                &super::super::flavor::SIMULATED,
+                "pool-a-1",
+                0x0003_0241,
+                Timestamp::UNIX_EPOCH
+            )
+            .unwrap()
+        );
         assert_eq!(
             node["metadata"]["labels"],
             json!({

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::{Answer, QueryError};
-use crate::call::CallError;
 use crate::endpoint::HttpAnswer;
 
 /// The envelope of every answer.
@@ -65,7 +64,7 @@ pub(super) fn read(
         Ok(envelope) => envelope,
         // Also a proxy in front of Prometheus may answer, in its own format.
         Err(_) if !answer.status.is_success() => {
-            return Err(CallError::Status { url: answer.url.clone(), status: answer.status }.into());
+            return Err(answer.error().into());
         }
         Err(err) => {
             return Err(wrong(format!("something other than a result of Prometheus: {err}")));

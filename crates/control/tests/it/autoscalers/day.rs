@@ -1,4 +1,4 @@
-//! A day of players, played at speed against each policy: limits hold, the buffer is kept, and nothing flaps.
+//! A day of players, simulated against each policy: limits hold, the buffer is kept, and sizes do not flap.
 //!
 //! Time is tokio's, and paused: it jumps from one thing that happens to the next.
 
@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, fleet, until};
 const STEP: Duration = Duration::from_secs(60 * 60);
 const STEPS: usize = 24;
 
-/// How many servers are in use through the day: a quiet night, a busy evening, and a rush that nobody foresaw.
+/// How many servers are in use through the day: a quiet night, a busy evening, and an unforeseen rush.
 fn players(step: usize) -> i32 {
     let hour = f64::from(u32::try_from(step).unwrap());
     let wave = 12.0 - 11.0 * (hour / 24.0 * std::f64::consts::TAU).cos();
@@ -33,32 +33,32 @@ fn players(step: usize) -> i32 {
     players
 }
 
-/// Every size that the fleet was given since it was last asked.
+/// Every size of the fleet since the last call of `take`.
 struct Sizes {
-    seen: Arc<Mutex<Vec<i32>>>,
+    sizes: Arc<Mutex<Vec<i32>>>,
     task: JoinHandle<()>,
 }
 
 impl Sizes {
     fn follow(cluster: &Cluster) -> Self {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (noted, fleets): (_, Api<Fleet>) = (Arc::clone(&seen), cluster.api());
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        let (shared, fleets): (_, Api<Fleet>) = (Arc::clone(&sizes), cluster.api());
         let task = tokio::spawn(async move {
             let mut events = watcher(fleets, watcher::Config::default()).applied_objects().boxed();
             while let Some(event) = events.next().await {
                 if let Ok(fleet) = event {
-                    noted.lock().unwrap().push(fleet.spec.replicas);
+                    shared.lock().unwrap().push(fleet.spec.replicas);
                 }
             }
         });
-        Self { seen, task }
+        Self { sizes, task }
     }
 
     fn take(&self) -> Vec<i32> {
-        let mut seen = self.seen.lock().unwrap();
-        let last = seen.last().copied();
-        let taken = std::mem::take(&mut *seen);
-        seen.extend(last);
+        let mut sizes = self.sizes.lock().unwrap();
+        let last = sizes.last().copied();
+        let taken = std::mem::take(&mut *sizes);
+        sizes.extend(last);
         taken
     }
 }
@@ -69,9 +69,9 @@ impl Drop for Sizes {
     }
 }
 
-/// Plays the day. `wanted` says how large the fleet should be with so many in use at a moment, and `used` what a server that is
-/// in use looks like.
-async fn play(
+/// Simulates the day. `wanted` returns the expected fleet size for a number of servers in use at a moment, and `used` is the status of a
+/// server in use.
+async fn run_day(
     cluster: &Cluster,
     limits: (i32, i32),
     used: Value,
@@ -138,7 +138,7 @@ fn usual(policy: Value) -> Value {
 async fn a_buffer_follows_the_day() {
     let cluster = cluster_with(fleet("f", 6)).await;
     make(&cluster, usual(buffer(5, 6, 32))).await;
-    play(&cluster, (6, 32), in_use(), |players, _| (players + 5).clamp(6, 32)).await;
+    run_day(&cluster, (6, 32), in_use(), |players, _| (players + 5).clamp(6, 32)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn a_buffer_that_is_a_share_follows_the_day() {
     let policy = json!({"bufferSize": "20%", "minReplicas": 4, "maxReplicas": 36});
     make(&cluster, usual(json!({"type": "Buffer", "buffer": policy}))).await;
     let wanted = |players: i32, _| ((players * 100 + 79) / 80).clamp(4, 36);
-    play(&cluster, (4, 36), in_use(), wanted).await;
+    run_day(&cluster, (4, 36), in_use(), wanted).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn a_counter_follows_the_day() {
     let policy = json!({"key": "rooms", "bufferSize": 30, "minCapacity": 40, "maxCapacity": 320});
     make(&cluster, usual(json!({"type": "Counter", "counter": policy}))).await;
     let full = json!({"state": "Allocated", "counters": {"rooms": {"count": 10}}});
-    play(&cluster, (4, 32), full, |players, _| (players + 3).clamp(4, 32)).await;
+    run_day(&cluster, (4, 32), full, |players, _| (players + 3).clamp(4, 32)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +169,7 @@ async fn a_list_follows_the_day() {
     let policy = json!({"key": "players", "bufferSize": 6, "minCapacity": 8, "maxCapacity": 64});
     make(&cluster, usual(json!({"type": "List", "list": policy}))).await;
     let full = json!({"state": "Allocated", "lists": {"players": {"values": ["a", "b"]}}});
-    play(&cluster, (4, 32), full, |players, _| (players + 3).clamp(4, 32)).await;
+    run_day(&cluster, (4, 32), full, |players, _| (players + 3).clamp(4, 32)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,7 @@ async fn a_webhook_follows_the_day() {
     let sizer = Webhook::start().await;
     sizer.adds(4);
     make(&cluster, usual(webhook(&sizer.url))).await;
-    play(&cluster, (4, 60), in_use(), |players, _| players + 4).await;
+    run_day(&cluster, (4, 60), in_use(), |players, _| players + 4).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn a_wasm_module_follows_the_day() {
     let server = Webhook::start().await;
     let wasm = json!({"from": {"url": {"url": format!("{}spare.wasm", server.url)}}});
     make(&cluster, usual(json!({"type": "Wasm", "wasm": wasm}))).await;
-    play(&cluster, (4, 60), in_use(), |players, _| players + 4).await;
+    run_day(&cluster, (4, 60), in_use(), |players, _| players + 4).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn a_schedule_follows_the_day_until_it_ends_and_then_leaves_the_fleet_as_i
         let in_use = if now < ends_at { in_use } else { players(20) };
         (in_use + 5).clamp(6, 40)
     };
-    play(&cluster, (6, 40), in_use(), wanted).await;
+    run_day(&cluster, (6, 40), in_use(), wanted).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +234,7 @@ async fn a_chain_keeps_more_in_the_evening() {
     .await;
 }
 
-/// Plays the day where the size changes by time alone too: after each step it must be as the moment wants it.
+/// Simulates the day where the size also changes with time: after each step it must have the value for that moment.
 async fn play_chain(cluster: &Cluster, is_evening: impl Fn(Timestamp) -> bool) {
     for step in 0..STEPS {
         let players = players(step);
@@ -273,7 +273,7 @@ async fn a_wall_clock_that_is_set_leads_soon_to_what_the_new_time_wants() {
     let cluster = Cluster::start_at(clock.clone()).await;
     cluster.create::<Fleet>(fleet("f", 2)).await;
     let later = clock.now().to_zoned(TimeZone::UTC) + 5.hours();
-    // It looks by itself every hour: whatever it does earlier, the time made it do.
+    // The sync interval is an hour: whatever it does earlier follows from a change of time.
     make(&cluster, autoscaler("a", "f", rush(&later))).await;
     super::wanted(&cluster, "f", 2).await;
     let began_at = tokio::time::Instant::now();

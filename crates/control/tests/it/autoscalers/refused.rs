@@ -1,11 +1,11 @@
-//! What goes wrong: nobody fights, nobody waits for ever, and it is said what the matter is.
+//! Autoscalers that cannot scale: conflicts, missing fleets and failing webhooks, each with its event and condition.
 
 use api::agones::Fleet;
 use api::autoscaling::FleetAutoscaler;
 use serde_json::json;
 
 use super::web::Webhook;
-use super::{autoscaler, buffer, cluster_with, make, said, status, unable, wanted, webhook};
+use super::{autoscaler, buffer, cluster_with, event, make, status, unable, wanted, webhook};
 use crate::cluster::{Cluster, fleet, until};
 
 #[tokio::test]
@@ -16,20 +16,20 @@ async fn of_two_autoscalers_the_older_moves_the_fleet_and_the_other_is_refused_u
     // Times are whole seconds: of the same age, the first by name is the older.
     make(&cluster, autoscaler("second", "f", buffer(6, 0, 9))).await;
     let message = unable(&cluster, "second", "OwnedByAnother").await;
-    assert_eq!(message, "the older autoscaler `first` moves this fleet");
+    assert_eq!(message, "the older autoscaler `first` scales this fleet");
     let text = "Error calculating desired fleet size on FleetAutoscaler second. Error: the older";
-    said(&cluster, "second", "FleetAutoscaler", text).await;
+    event(&cluster, "second", "FleetAutoscaler", text).await;
     assert_eq!(cluster.fleet("f").await.spec.replicas, 2);
     cluster.delete::<FleetAutoscaler>("first").await;
     wanted(&cluster, "f", 6).await;
 }
 
 #[tokio::test]
-async fn a_fleet_that_is_missing_and_one_that_is_deleted_are_said() {
+async fn a_fleet_that_is_missing_and_one_that_is_deleted_are_reported() {
     let cluster = Cluster::start().await;
     make(&cluster, autoscaler("a", "f", buffer(2, 0, 9))).await;
     unable(&cluster, "a", "FleetNotFound").await;
-    said(&cluster, "a", "FailedGetFleet", "could not fetch fleet: f").await;
+    event(&cluster, "a", "FailedGetFleet", "could not fetch fleet: f").await;
     cluster.create::<Fleet>(fleet("f", 1)).await;
     wanted(&cluster, "f", 2).await;
     until("it is able again", async || status(&cluster, "a").await.able_to_scale).await;
@@ -40,18 +40,18 @@ async fn a_fleet_that_is_missing_and_one_that_is_deleted_are_said() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_said_and_leaves_the_fleet_alone() {
+async fn a_missing_key_is_reported_and_leaves_the_fleet_alone() {
     let cluster = cluster_with(fleet("f", 3)).await;
     let list = json!({"key": "players", "bufferSize": 5, "maxCapacity": 50});
     make(&cluster, autoscaler("a", "f", json!({"type": "List", "list": list}))).await;
     let message = unable(&cluster, "a", "KeyNotInTemplate").await;
     assert_eq!(message, "list `players` is not in the fleet's template");
-    said(&cluster, "a", "FleetAutoscaler", "list `players`").await;
+    event(&cluster, "a", "FleetAutoscaler", "list `players`").await;
     assert_eq!(cluster.fleet("f").await.spec.replicas, 3);
 }
 
 #[tokio::test]
-async fn an_autoscaler_that_cannot_be_read_says_so_and_leaves_the_fleet_alone() {
+async fn an_autoscaler_that_cannot_be_read_reports_it_and_leaves_the_fleet_alone() {
     let cluster = cluster_with(fleet("f", 3)).await;
     let annotation = "plimsoll.dev/scale-down-stabilization";
     let mut unreadable = autoscaler("a", "f", buffer(1, 0, 9));
@@ -59,7 +59,7 @@ async fn an_autoscaler_that_cannot_be_read_says_so_and_leaves_the_fleet_alone() 
     make(&cluster, unreadable).await;
     let message = unable(&cluster, "a", "Unreadable").await;
     assert!(message.contains(&format!("metadata.annotations[{annotation}]: ")), "{message}");
-    said(&cluster, "a", "FleetAutoscaler", "the autoscaler cannot be read").await;
+    event(&cluster, "a", "FleetAutoscaler", "the autoscaler is invalid").await;
     assert_eq!(cluster.fleet("f").await.spec.replicas, 3);
     let change = json!({"metadata": {"annotations": {annotation: null}}});
     cluster.patch::<FleetAutoscaler>("a", change).await;
@@ -67,14 +67,14 @@ async fn an_autoscaler_that_cannot_be_read_says_so_and_leaves_the_fleet_alone() 
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_is_said_and_asked_again() {
+async fn a_failed_webhook_is_reported_and_called_again() {
     let cluster = cluster_with(fleet("f", 3)).await;
     let sizer = Webhook::start().await;
     sizer.fails();
     make(&cluster, autoscaler("a", "f", webhook(&sizer.url))).await;
     let message = unable(&cluster, "a", "ReplyFailed").await;
     assert!(message.contains("answered 503 Service Unavailable; expected 200"), "{message}");
-    said(&cluster, "a", "FleetAutoscaler", "503 Service Unavailable").await;
+    event(&cluster, "a", "FleetAutoscaler", "503 Service Unavailable").await;
     assert_eq!(cluster.fleet("f").await.spec.replicas, 3);
     sizer.wants(5);
     wanted(&cluster, "f", 5).await;
@@ -103,17 +103,17 @@ async fn a_chain_passes_over_a_webhook_that_fails() {
     then["id"] = json!("spare");
     make(&cluster, autoscaler("a", "f", json!({"type": "Chain", "chain": [first, then]}))).await;
     wanted(&cluster, "f", 4).await;
-    until("it says why", async || {
+    until("the reason is in the status", async || {
         let status = status(&cluster, "a").await;
         let words =
-            status.conditions.iter().any(|c| c.message.contains("entry `oracle` has no answer"));
+            status.conditions.iter().any(|c| c.message.contains("entry `oracle` returned no size"));
         words && status.last_applied_policy == "Chain:spare:Buffer"
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_webhook_is_given_up_after_its_time_and_holds_up_nobody_else() {
+async fn a_slow_webhook_times_out_and_delays_no_other_autoscaler() {
     let cluster = cluster_with(fleet("f", 3)).await;
     cluster.create::<Fleet>(fleet("g", 1)).await;
     let sizer = Webhook::start().await;

@@ -4,7 +4,7 @@ use api::agones::{Fleet, GameServer};
 use api::autoscaling::FleetAutoscaler;
 use serde_json::{Value, json};
 
-use super::{allocate, autoscaler, buffer, cluster_with, make, said, status, wanted};
+use super::{allocate, autoscaler, buffer, cluster_with, event, make, status, wanted};
 use crate::cluster::{fleet, until};
 
 /// A fleet whose servers have ten rooms each.
@@ -19,10 +19,10 @@ async fn a_fleet_grows_when_servers_are_allocated_and_shrinks_when_they_end() {
     let cluster = cluster_with(fleet("f", 1)).await;
     make(&cluster, autoscaler("a", "f", buffer(3, 0, 8))).await;
     cluster.ready("f", 3).await;
-    said(&cluster, "a", "AutoScalingFleet", "from 1 to 3: 1 of 3 wanted spare").await;
+    event(&cluster, "a", "AutoScalingFleet", "from 1 to 3: 1 of 3 wanted spare").await;
     allocate(&cluster, 2).await;
     wanted(&cluster, "f", 5).await;
-    until("it says so", async || {
+    until("it is in the status", async || {
         let status = status(&cluster, "a").await;
         status.desired_replicas == 5 && status.able_to_scale && status.last_scale_time.is_some()
     })
@@ -37,14 +37,14 @@ async fn a_fleet_grows_when_servers_are_allocated_and_shrinks_when_they_end() {
 }
 
 #[tokio::test]
-async fn a_maximum_holds_and_is_said() {
+async fn a_maximum_holds_and_is_reported() {
     let cluster = cluster_with(fleet("f", 4)).await;
     cluster.ready("f", 4).await;
     allocate(&cluster, 3).await;
     make(&cluster, autoscaler("a", "f", buffer(3, 0, 5))).await;
     wanted(&cluster, "f", 5).await;
-    let text = "Scaling fleet f was limited to maximum size of 5: asked for 6, the maximum is 5";
-    said(&cluster, "a", "ScalingLimited", text).await;
+    let text = "Scaling fleet f was limited to maximum size of 5: wanted 6, the maximum is 5";
+    event(&cluster, "a", "ScalingLimited", text).await;
     assert!(status(&cluster, "a").await.scaling_limited);
 }
 
@@ -63,7 +63,7 @@ async fn a_counter_that_fills_up_makes_the_fleet_grow_and_one_that_empties_makes
 }
 
 #[tokio::test]
-async fn a_size_set_by_hand_is_set_right_at_once() {
+async fn a_size_set_by_hand_is_corrected_at_once() {
     let cluster = cluster_with(fleet("f", 3)).await;
     make(&cluster, autoscaler("a", "f", buffer(3, 0, 8))).await;
     cluster.ready("f", 3).await;
@@ -86,7 +86,7 @@ async fn a_new_policy_holds_at_once() {
 }
 
 #[tokio::test]
-async fn a_chain_says_which_entry_holds() {
+async fn a_chain_reports_which_entry_applies() {
     let cluster = cluster_with(fleet("f", 1)).await;
     let mut missing = json!({"type": "Counter", "id": "rooms"});
     missing["counter"] = json!({"key": "rooms", "bufferSize": 1, "maxCapacity": 10});
@@ -95,7 +95,7 @@ async fn a_chain_says_which_entry_holds() {
     make(&cluster, autoscaler("a", "f", json!({"type": "Chain", "chain": [missing, spare]}))).await;
     wanted(&cluster, "f", 2).await;
     let text = "FleetAutoscaler 'a' successfully applied ChainPolicy | ID: spare | Type: Buffer";
-    said(&cluster, "a", "ChainPolicy", text).await;
+    event(&cluster, "a", "ChainPolicy", text).await;
     until("it is in the status", async || {
         status(&cluster, "a").await.last_applied_policy == "Chain:spare:Buffer"
     })

@@ -1,4 +1,4 @@
-//! A webhook on loopback that does as it is told, and a Wasm module beside it; both end with the test.
+//! A configurable webhook on loopback, and a Wasm module; both end with the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ pub(super) struct Webhook {
     task: JoinHandle<()>,
 }
 
-/// What the webhook does: a size, or one of these.
+/// The behaviour of the webhook: a size, or one of these.
 const FAIL: i64 = -1;
 const SLEEP: i64 = -2;
 const KEEP: i64 = -3;
@@ -25,7 +25,7 @@ const KEEP: i64 = -3;
 #[derive(Default)]
 struct Does {
     answer: AtomicI64,
-    /// Wants so many beyond those in use, unless it is 0.
+    /// The number of servers to keep beyond those in use, unless it is 0.
     adds: AtomicI64,
     asked: AtomicUsize,
 }
@@ -72,7 +72,7 @@ impl Drop for Webhook {
     }
 }
 
-/// Gives a Wasm module that wants four beyond those in use.
+/// Returns a Wasm module that wants four beyond those in use.
 fn spare() -> Vec<u8> {
     let start = include_str!("../../../../connect/tests/modules/start.wat");
     let spare = include_str!("../../../../connect/tests/modules/spare.wat");

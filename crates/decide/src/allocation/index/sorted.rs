@@ -1,11 +1,11 @@
-//! Names in order, with the quick answer to "which is the n-th?".
+//! A sorted collection of names with access to the n-th one.
 //!
-//! Blocks of a few hundred names each: finding one is a search among blocks and then within one, and counting to the n-th passes
-//! over whole blocks. That is a few hundred steps for a hundred thousand names, and they are small ones.
+//! Names are stored in blocks of a few hundred: a lookup searches among blocks and then within one, and access to the n-th skips
+//! whole blocks. That takes a few hundred cheap steps for a hundred thousand names.
 
 use std::sync::Arc;
 
-/// A block of this size is cut in two.
+/// A block that reaches this size is split.
 const MOST: usize = 512;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl Sorted {
         self.len
     }
 
-    /// Gives what was put in with the n-th name.
+    /// Returns the value of the n-th name.
     pub(super) fn get(&self, mut nth: usize) -> Option<usize> {
         for block in &self.blocks {
             if nth < block.len() {
@@ -58,7 +58,7 @@ impl Sorted {
         }
     }
 
-    /// Finds the first block whose last name is not before the one looked for.
+    /// Finds the first block whose last name is not before the given one.
     fn block(&self, name: &str, value: usize) -> usize {
         self.blocks.partition_point(|block| {
             block.last().is_some_and(|(last, at)| (&**last, *at) < (name, value))
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_nth_is_the_nth_of_a_plain_set(
+        fn access_by_position_equals_that_of_a_sorted_set(
             changes in proptest::collection::vec((any::<bool>(), 0..2000_usize), 1..3000)
         ) {
             let (mut sorted, mut plain) = (Sorted::default(), BTreeSet::new());

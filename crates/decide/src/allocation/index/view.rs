@@ -1,20 +1,20 @@
-//! The servers that meet one selector, in the order in which they are tried.
+//! The servers that match one selector, in the order in which they are tried.
 //!
-//! Packed compares nodes first, and an allocation changes the load of a node and with it the place of all its servers. So each
-//! node keeps its own servers in order, and only the first of each stands in the order over all nodes.
+//! Packed compares nodes first, and an allocation changes the load of a node and thereby the position of all its servers. So each
+//! node keeps its own servers in order, and only the first of each is in the order over all nodes.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::sorted::Sorted;
-use crate::allocation::order::{Busy, busy, is_random};
+use crate::allocation::order::{NodeRank, is_random, node_rank};
 use crate::allocation::{Request, Selector};
-use crate::chance::Chance;
 use crate::fleet::Scheduling;
 use crate::gameserver::{GameServer, NodeLoad, Priority, Rank};
+use crate::random::SeededRandom;
 
-/// What one selector of a request asks for, without what differs from request to request.
+/// The part of a request's selector that determines its view.
 #[derive(Hash)]
 pub(super) struct Shape<'a> {
     namespace: &'a Arc<str>,
@@ -25,7 +25,7 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    pub(super) fn of(request: &'a Request, selector: usize) -> Self {
+    pub(super) fn from_selector(request: &'a Request, selector: usize) -> Self {
         let mut shape = Self {
             namespace: &request.namespace,
             selector: &request.selectors[selector],
@@ -33,7 +33,7 @@ impl<'a> Shape<'a> {
             scheduling: request.scheduling,
             hash: 0,
         };
-        // The keys of this hasher are fixed, so the same shape has the same hash in every process.
+        // The keys of this hasher are fixed, so a selector has the same hash in every process.
         let mut hasher = DefaultHasher::new();
         shape.hash(&mut hasher);
         shape.hash = hasher.finish();
@@ -41,14 +41,14 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Where the index keeps a server.
+/// A server's position in the index.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SlotPosition {
     pub(super) slot: usize,
     pub(super) node: usize,
 }
 
-/// The servers that meet one selector.
+/// The servers that match one selector.
 #[derive(Debug)]
 pub(super) struct View {
     namespace: Arc<str>,
@@ -62,9 +62,9 @@ pub(super) struct View {
 
 #[derive(Debug)]
 enum Order {
-    /// Any of them, by chance.
+    /// Randomly.
     Random(Sorted),
-    /// By node and then by priority, or by priority alone: then all servers are on one node.
+    /// By node and then by priority, or by priority alone: then all servers are in one bucket.
     Ranked { nodes: Vec<Node>, heads: BTreeSet<Head> },
 }
 
@@ -72,11 +72,11 @@ enum Order {
 #[derive(Debug, Default)]
 struct Node {
     servers: BTreeSet<Entry>,
-    /// What stands for the node in the order over all nodes.
+    /// The node's entry in the order over all nodes.
     head: Option<Head>,
 }
 
-/// What a server is compared by among those of its node.
+/// The sort key of a server within its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     ranks: Box<[Rank]>,
@@ -84,10 +84,10 @@ struct Entry {
     slot: usize,
 }
 
-/// The first server of a node, with the load of the node.
+/// The first server of a node, with the node's load.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
-    busy: Busy,
+    node_rank: NodeRank,
     first: Entry,
 }
 
@@ -109,7 +109,7 @@ impl View {
         }
     }
 
-    /// Whether this is the view for a shape.
+    /// Returns whether this is the view of a selector.
     pub(super) fn is(&self, shape: &Shape<'_>) -> bool {
         self.hash == shape.hash
             && self.namespace == *shape.namespace
@@ -118,21 +118,21 @@ impl View {
             && self.scheduling == shape.scheduling
     }
 
-    /// Whether a server belongs in here.
+    /// Returns whether a server matches.
     pub(super) fn takes(&self, server: &GameServer) -> bool {
         self.selector.takes(&self.namespace, server)
     }
 
-    /// Gives the server to be tried first.
+    /// Returns the server to try first.
     pub(super) fn first(&self, seed: u64) -> Option<usize> {
         match &self.order {
-            Order::Random(sorted) => sorted.get(Chance::new(seed).below(sorted.len())?),
+            Order::Random(sorted) => sorted.get(SeededRandom::new(seed).below(sorted.len())?),
             Order::Ranked { heads, .. } => heads.first().map(|head| head.first.slot),
         }
     }
 
-    /// Puts a server in. Its node must be lifted, and settled afterwards.
-    pub(super) fn insert(&mut self, server: &GameServer, place: Place) {
+    /// Inserts a server. Its node must be detached, and attached again afterwards.
+    pub(super) fn insert(&mut self, server: &GameServer, place: SlotPosition) {
         let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
@@ -146,8 +146,8 @@ impl View {
         }
     }
 
-    /// Takes a server out that was put in as it is now. Its node must be lifted, and settled afterwards.
-    pub(super) fn remove(&mut self, server: &GameServer, place: Place) {
+    /// Removes a server that was inserted as it is now. Its node must be detached, and attached again afterwards.
+    pub(super) fn remove(&mut self, server: &GameServer, place: SlotPosition) {
         let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
@@ -160,8 +160,8 @@ impl View {
         }
     }
 
-    /// Takes a node out of the order of nodes.
-    pub(super) fn lift(&mut self, node: usize) {
+    /// Detaches a node from the order of nodes.
+    pub(super) fn detach_node(&mut self, node: usize) {
         let node = self.bucket(node);
         if let Order::Ranked { nodes, heads } = &mut self.order
             && let Some(head) = nodes.get_mut(node).and_then(|node| node.head.take())
@@ -170,8 +170,8 @@ impl View {
         }
     }
 
-    /// Puts a node back, where its load and its first server belong.
-    pub(super) fn settle(&mut self, node: usize, load: Option<NodeLoad>) {
+    /// Attaches a node at the position of its load and its first server.
+    pub(super) fn attach_node(&mut self, node: usize, load: Option<NodeLoad>) {
         let packed = self.scheduling == Scheduling::Packed;
         let node = self.bucket(node);
         let Order::Ranked { nodes, heads } = &mut self.order else { return };
@@ -179,8 +179,8 @@ impl View {
         if node.head.is_none()
             && let Some(first) = node.servers.first()
         {
-            let busy = busy(load.filter(|_| packed));
-            let head = Head { busy, first: first.clone() };
+            let node_rank = node_rank(load.filter(|_| packed));
+            let head = Head { node_rank, first: first.clone() };
             node.head = Some(head.clone());
             heads.insert(head);
         }

@@ -14,19 +14,19 @@ fn free() -> Direction {
     Direction { window: secs(0), tolerance: 0.0, select: Select::Max, steps: vec![] }
 }
 
-fn past(ago: i64, wanted: i64, from: i64, to: i64) -> Past {
-    Past { at: at(NOW - ago), wanted, from, to }
+fn past(ago: i64, wanted: i64, from: i64, to: i64) -> PastDecision {
+    PastDecision { at: at(NOW - ago), wanted, from, to }
 }
 
-fn to(behavior: &Behavior, from: i64, wanted: i64, history: &[Past]) -> i64 {
-    let decision = Decision::new(from, wanted, vec![]);
+fn to(behavior: &Behavior, from: i64, wanted: i64, history: &[PastDecision]) -> i64 {
+    let decision = ScalingDecision::new(from, wanted, vec![]);
     let held = hold(decision, behavior, history, at(NOW));
     assert_eq!(held.limited, held.to != wanted);
     held.to
 }
 
 #[test]
-fn the_answer_settles_on_what_was_wanted_all_through_the_window() {
+fn the_result_is_stabilized_over_the_window() {
     let behavior = Behavior {
         up: Direction { window: secs(60), ..free() },
         down: Direction { window: secs(300), ..free() },
@@ -51,7 +51,7 @@ fn the_answer_settles_on_what_was_wanted_all_through_the_window() {
 }
 
 #[test]
-fn a_small_change_is_let_be() {
+fn a_change_within_the_tolerance_is_ignored() {
     let behavior = Behavior {
         up: Direction { tolerance: 0.1, ..free() },
         down: Direction { tolerance: 0.2, ..free() },
@@ -64,7 +64,7 @@ fn a_small_change_is_let_be() {
 }
 
 #[test]
-fn steps_limit_what_changes_in_a_period() {
+fn steps_limit_the_change_in_a_period() {
     let units = |n, period| Step { change: Change::Units(n), period: secs(period) };
     let percent = |n, period| Step { change: Change::Percent(n), period: secs(period) };
     let rows = [

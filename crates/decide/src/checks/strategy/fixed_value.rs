@@ -1,6 +1,6 @@
-//! Always the same size; with a schedule, a size by the clock.
+//! A constant size; with a schedule, a size by time of day.
 
-use crate::checks::reason::Why;
+use crate::checks::reason::VoteReason;
 use crate::checks::vote::{Ballot, Direction};
 
 /// A size.
@@ -13,7 +13,7 @@ pub struct FixedValue {
 impl FixedValue {
     pub(super) fn vote(self, count: i64) -> Ballot {
         let direction = Direction::between(count, self.value);
-        Ballot::new(direction, self.value, Why::Fixed { value: self.value })
+        Ballot::new(direction, self.value, VoteReason::Fixed { value: self.value })
     }
 }
 

@@ -1,19 +1,19 @@
-//! The newest number is the size.
+//! Uses the newest value as the size.
 
 use super::Steps;
-use crate::checks::reason::Why;
+use crate::checks::reason::VoteReason;
 use crate::checks::vote::{Ballot, Direction};
 
-/// Takes the newest number for the size.
+/// Uses the newest value as the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassThrough {
-    /// How far one action may go.
+    /// Limits on one action.
     pub steps: Steps,
 }
 
 impl PassThrough {
-    /// Votes. The number is compared before it is cut to a whole one: 5.5 with 5 there is a vote for more, though for
-    /// no more than there is, and so it stands against votes for less.
+    /// Votes. The value is compared before it is truncated: 5.5 with 5 units is a vote to scale up, though not beyond 5, and
+    /// thereby outweighs votes to scale down.
     pub(super) fn vote(self, newest: f64, count: i64) -> Ballot {
         let present = count as f64;
         let direction = if newest > present {
@@ -25,7 +25,8 @@ impl PassThrough {
         };
         let wanted = newest as i64;
         let allowed = self.steps.limit(wanted, count);
-        Ballot::new(direction, allowed, Why::Metric { value: newest }).cut_if(allowed != wanted)
+        Ballot::new(direction, allowed, VoteReason::Metric { value: newest })
+            .cut_if(allowed != wanted)
     }
 }
 
@@ -35,7 +36,7 @@ mod tests {
     use Direction::{Down, None, Up};
 
     #[test]
-    fn the_newest_number_is_the_size() {
+    fn the_newest_value_is_the_size() {
         for (newest, count, max_up, max_down, direction, to, cut) in [
             (7.0, 3, Option::None, Option::None, Up, 7, false),
             (7.9, 3, Option::None, Option::None, Up, 7, false),

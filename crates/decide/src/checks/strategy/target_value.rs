@@ -1,30 +1,30 @@
-//! Keeps the newest number near a target, as if every unit carried its share of it.
+//! Keeps the newest value near a target, assuming that it is proportional to the load per unit.
 
 use super::Steps;
-use crate::checks::reason::Why;
+use crate::checks::reason::VoteReason;
 use crate::checks::vote::{Ballot, Direction};
 
-/// A number to keep near.
+/// A target value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetValue {
-    /// The number.
+    /// The target.
     pub target: f64,
-    /// The share of the target by which the number may be off without a vote.
+    /// The relative deviation from the target that causes no vote.
     pub threshold: f64,
-    /// How far one action may go.
+    /// Limits on one action.
     pub steps: Steps,
 }
 
 impl TargetValue {
-    /// Votes for as many units as bring the number to the target. With a target of 0 the number itself is the factor.
+    /// Votes for the size that brings the value to the target. With a target of 0 the value itself is the factor.
     pub(super) fn vote(self, newest: f64, count: i64) -> Ballot {
         let factor = if self.target == 0.0 { newest } else { newest / self.target };
-        let why = Why::Factor { factor };
+        let why = VoteReason::Factor { factor };
         let direction = self.direction(factor, count);
         if direction == Direction::None {
             return Ballot::none(why);
         }
-        // Rounding up errs towards capacity; whatever floating point made of the product is taken as it comes.
+        // Rounds up in favour of capacity, including floating-point errors of the product.
         let exact = if count == 0 { factor } else { count as f64 * factor };
         let wanted = exact.ceil() as i64;
         let allowed = self.steps.limit(wanted, count);
@@ -53,7 +53,7 @@ mod tests {
     use Direction::{Down, None, Up};
 
     #[test]
-    fn units_carry_their_share() {
+    fn the_size_is_proportional_to_the_value() {
         for (newest, target, threshold, count, direction, to) in [
             (105.0, 70.0, 0.01, 4, Up, 6),
             (30.0, 70.0, 0.01, 4, Down, 2),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_cut_and_may_leave_nothing() {
+    fn steps_limit_the_change() {
         for (newest, max_up, max_down, direction, to) in [
             (700.0, Some(1), Option::None, Up, 5),
             (7.0, Option::None, Some(1), Down, 3),

@@ -1,36 +1,36 @@
-//! Moves when enough numbers are within bounds.
+//! Acts when enough values are within bounds.
 
-use crate::checks::reason::Why;
+use crate::checks::reason::VoteReason;
 use crate::checks::vote::{Ballot, Direction};
 
-/// What to do when enough numbers are within bounds.
+/// An action that is triggered when enough values are within bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     /// The bounds.
     pub bounds: Bounds,
-    /// How many numbers must be within them; they need not follow one another.
+    /// The number of values that must be within them; not necessarily consecutive.
     pub trigger: u64,
-    /// Where to go then.
+    /// The resulting size.
     pub to: To,
 }
 
-/// From `lower` on, up to but without `upper`.
+/// A half-open range: `lower` inclusive, `upper` exclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// The smallest number within.
+    /// The lower bound, inclusive.
     pub lower: f64,
-    /// The smallest number beyond.
+    /// The upper bound, exclusive.
     pub upper: f64,
 }
 
-/// Where to go.
+/// How the size changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum To {
-    /// So many more, or fewer.
+    /// By a number of units.
     Delta(i64),
-    /// A share of the present size more, or less, in percent.
+    /// By a percentage of the current size.
     Percentage(f64),
-    /// This size.
+    /// To this size.
     Value(i64),
 }
 
@@ -39,16 +39,16 @@ impl Threshold {
         let Bounds { lower, upper } = self.bounds;
         let within = values.iter().filter(|value| (lower..upper).contains(*value)).count() as u64;
         if within < self.trigger {
-            return Ballot::none(Why::TooFewInBounds { within, trigger: self.trigger });
+            return Ballot::none(VoteReason::TooFewInBounds { within, trigger: self.trigger });
         }
         let wanted = match self.to {
             To::Delta(delta) => count.saturating_add(delta),
-            // As floating point has it: 100 units and 10 percent are 111.
+            // Rounded like the original: 100 units plus 10 percent are 111.
             To::Percentage(percent) => (count as f64 * (1.0 + percent / 100.0)).ceil() as i64,
             To::Value(value) => value,
         };
         let wanted = wanted.max(0);
-        Ballot::new(Direction::between(count, wanted), wanted, Why::InBounds { within })
+        Ballot::new(Direction::between(count, wanted), wanted, VoteReason::InBounds { within })
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_bound_is_within_and_the_upper_one_beyond() {
+    fn the_lower_bound_is_inclusive_and_the_upper_one_exclusive() {
         let bounds = Bounds { lower: 75.0, upper: 100.0 };
         for (value, fires) in [(74.9, false), (75.0, true), (99.9, true), (100.0, false)] {
             let found = vote(bounds, 1, To::Delta(1), &[value], 3);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_numbers_anywhere_in_the_window_fire() {
+    fn enough_values_anywhere_in_the_window_trigger() {
         let bounds = Bounds { lower: 75.0, ..ANY };
         for (values, trigger, fires) in [
             (&[80.0, 1.0, 80.0, 1.0, 80.0][..], 3, true),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_added_to_scaled_or_set() {
+    fn the_size_is_added_to_multiplied_or_set() {
         for (to, count, direction, wanted) in [
             (To::Delta(2), 3, Up, 5),
             (To::Delta(-2), 3, Down, 1),

@@ -1,11 +1,11 @@
-//! What holds whatever the checks say.
+//! Property tests of decisions.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as Generator;
 
 use super::*;
 
-/// Any check: its group, what it reads (nothing means that it has no data), and what that means.
+/// A random check: its group, its value (`None`: no data), and its error handling.
 type Any = (String, Option<i64>, OnError);
 
 fn any_check() -> impl Generator<Value = Any> {
@@ -19,7 +19,7 @@ fn evaluate(
     (min, max): (i64, i64),
     count: i64,
     last_action: Option<LastAction>,
-) -> Decision {
+) -> ScalingDecision {
     let checks = all.iter().map(|(group, _, on_error)| reads(group, *on_error)).collect();
     let numbers = all.iter().map(|(_, value, _)| {
         let value = value.map_or(f64::NAN, |v| v as f64);
@@ -27,12 +27,16 @@ fn evaluate(
     });
     let numbers: Vec<Series> = numbers.collect();
     let readings: Vec<Reading<'_>> = numbers.iter().map(Reading::Series).collect();
-    decide(&policy(min, max, checks), &Seen { last_action, ..seen(count, &readings) }, now())
+    decide(
+        &policy(min, max, checks),
+        &TargetObservation { last_action, ..observed(count, &readings) },
+        now(),
+    )
 }
 
 proptest! {
     #[test]
-    fn the_answer_is_within_limits(
+    fn the_result_is_within_limits(
         all in prop::collection::vec(any_check(), 0..6),
         min in 0..20_i64, more in 0..20_i64, count in 0..60_i64, ago in prop::option::of(0..900_i64),
     ) {
@@ -70,13 +74,13 @@ proptest! {
     }
 
     #[test]
-    fn settling_some_first_changes_nothing(
+    fn resolving_some_votes_first_changes_nothing(
         values in prop::collection::vec(0..40_i64, 1..6), split in 0..6_usize, count in 0..40_i64,
     ) {
-        // Ungrouped votes settle like their own partial results: the answer is associative.
+        // Ungrouped votes resolve like their own partial results: the resolution is associative.
         let settle = |values: &[i64]| {
             let checks = values.iter().map(|v| fixed("", *v)).collect();
-            decide(&policy(0, 40, checks), &seen(count, &[]), now()).to
+            decide(&policy(0, 40, checks), &observed(count, &[]), now()).to
         };
         let (left, right) = values.split_at(split.min(values.len()));
         let parts: Vec<i64> =
@@ -99,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_a_decision_panic(
+    fn decisions_never_panic(
         value in prop::num::f64::ANY, count in prop::num::i64::ANY, target in prop::num::f64::ANY,
         max in 0..i64::MAX,
     ) {
@@ -115,7 +119,7 @@ proptest! {
                 to: strategy::To::Percentage(value),
             })),
         ];
-        let decision = decide(&policy(0, max, checks), &seen(count, &readings), now());
+        let decision = decide(&policy(0, max, checks), &observed(count, &readings), now());
         prop_assert!((0..=max).contains(&decision.to));
     }
 }

@@ -1,16 +1,16 @@
-//! Upstream's way with counters and lists, to the letter.
+//! Agones' implementation of the Counter and List policies, reproduced exactly.
 //!
-//! Its oddities are kept on purpose: the maximum is forgotten while there is room to spare, the minimum is reached without a
-//! look at the buffer, a percentage of nothing is one server, and servers on their way out are counted as if they stayed.
+//! Its quirks are intentional here: the maximum is ignored while capacity is free, the minimum is reached regardless of the
+//! buffer, a percentage of nothing is one server, and terminating servers are counted.
 
 use std::cmp::Ordering;
 
 use super::{Room, ceil_div, plus};
-use crate::fleet::size::Found;
+use crate::fleet::size::PolicySize;
 use crate::fleet::{Amount, Reason, Refusal};
 use crate::gameserver::GameServer;
 
-/// On which side of its limits a fleet's capacity is.
+/// The position of a fleet's capacity relative to its limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Below,
@@ -18,18 +18,22 @@ enum Side {
     Above,
 }
 
-/// A new size, and the capacity that was asked for if a limit stood in the way.
+/// A new size, and the desired capacity if a limit changed it.
 struct Step {
     to: i32,
     asked: Option<i64>,
 }
 
 impl Room<'_> {
-    pub(super) fn upstream(&self) -> Result<Found, Refusal> {
+    pub(super) fn upstream(&self) -> Result<PolicySize, Refusal> {
         let (min, max, capacity) = (self.policy.min, self.policy.max, self.sum.capacity);
         let nothing_used = self.sum.allocated_count <= 0 && self.template.capacity >= min;
         if matches!(self.policy.size, Amount::Percent(_)) && nothing_used {
-            return Ok(Found { to: 1, limited: true, reasons: vec![Reason::NothingAllocated] });
+            return Ok(PolicySize {
+                to: 1,
+                limited: true,
+                reasons: vec![Reason::NothingAllocated],
+            });
         }
         let side = if capacity < min {
             Side::Below
@@ -40,7 +44,7 @@ impl Room<'_> {
         };
         let spare = capacity.saturating_sub(self.sum.count);
         let wanted = self.wanted();
-        let status = self.seen.fleet.status.replicas;
+        let status = self.observed.fleet.status.replicas;
         let is_ample = spare > wanted;
         let step = match (spare.cmp(&wanted), side) {
             (_, Side::Below) => self.up_to_min()?,
@@ -54,7 +58,7 @@ impl Room<'_> {
             let by_min = side == Side::Below || is_ample;
             if by_min { Reason::AtMinimum { asked, min } } else { Reason::AtMaximum { asked, max } }
         }));
-        Ok(Found { to: step.to, limited: step.asked.is_some(), reasons })
+        Ok(PolicySize { to: step.to, limited: step.asked.is_some(), reasons })
     }
 
     fn up_to_min(&self) -> Result<Step, Refusal> {
@@ -63,7 +67,7 @@ impl Room<'_> {
         }
         let lacking = self.policy.min.saturating_sub(self.sum.capacity);
         let servers = ceil_div(lacking, self.template.capacity);
-        let to = plus(self.seen.fleet.status.replicas, servers);
+        let to = plus(self.observed.fleet.status.replicas, servers);
         Ok(Step { to, asked: Some(self.sum.capacity) })
     }
 
@@ -71,7 +75,7 @@ impl Room<'_> {
         if self.gain() <= 0 {
             return Err(self.no_room());
         }
-        let replicas = self.seen.fleet.status.replicas;
+        let replicas = self.observed.fleet.status.replicas;
         let servers = ceil_div(wanted.saturating_sub(spare), self.gain());
         let capacity = self.template.capacity.max(1);
         let total = servers.saturating_mul(capacity).saturating_add(self.sum.capacity);
@@ -83,20 +87,20 @@ impl Room<'_> {
     }
 
     fn down_to_max(&self) -> Step {
-        let (mut replicas, mut capacity) = (self.seen.fleet.status.replicas, self.sum.capacity);
+        let (mut replicas, mut capacity) = (self.observed.fleet.status.replicas, self.sum.capacity);
         for server in self.walk() {
             if capacity <= self.policy.max {
                 break;
             }
             replicas = replicas.saturating_sub(1);
-            capacity = capacity.saturating_sub(self.of(server).map_or(0, |c| c.capacity));
+            capacity = capacity.saturating_sub(self.value_on(server).map_or(0, |c| c.capacity));
         }
         Step { to: replicas.max(1), asked: Some(self.sum.capacity) }
     }
 
     fn down_to(&self, wanted: i64) -> Step {
         let min = self.policy.min;
-        let (mut replicas, mut sum) = (self.seen.fleet.status.replicas, self.sum);
+        let (mut replicas, mut sum) = (self.observed.fleet.status.replicas, self.sum);
         let enough = sum.count.saturating_add(wanted);
         if sum.capacity == min {
             return Step { to: replicas, asked: Some(enough) };
@@ -104,7 +108,7 @@ impl Room<'_> {
         for server in self.walk() {
             let before = replicas;
             replicas = replicas.saturating_sub(1);
-            let Some(own) = self.of(server) else { continue };
+            let Some(own) = self.value_on(server) else { continue };
             sum.count = sum.count.saturating_sub(own.count);
             sum.capacity = sum.capacity.saturating_sub(own.capacity);
             let spare = sum.capacity.saturating_sub(sum.count);
@@ -121,8 +125,8 @@ impl Room<'_> {
         Step { to: replicas.max(1), asked: None }
     }
 
-    /// Servers that can be deleted, and those that are being deleted already.
+    /// Returns servers that can be deleted, and those that are being deleted already.
     fn walk(&self) -> impl Iterator<Item = &GameServer> {
-        self.in_order(self.seen.servers.iter().filter(|s| s.is_deletable()))
+        self.in_order(self.observed.servers.iter().filter(|s| s.is_deletable()))
     }
 }

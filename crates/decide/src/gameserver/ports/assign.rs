@@ -1,4 +1,4 @@
-//! What becomes of a server's list of ports once its host ports are known.
+//! Writes allocated host ports into a server's list of ports.
 
 use std::sync::Arc;
 
@@ -21,44 +21,44 @@ pub struct Port {
     pub host_port: Option<u16>,
 }
 
-/// Who picks the host port.
+/// How the host port is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortPolicy {
-    /// We do.
+    /// By us.
     Dynamic,
-    /// The user did.
+    /// By the user.
     Static,
-    /// We do, and the container listens on the same one.
+    /// By us, and the container listens on the same one.
     Passthrough,
-    /// Nobody: there is none.
+    /// There is none.
     None,
 }
 
 impl PortPolicy {
-    /// Whether a host port has to be found.
+    /// Returns whether a host port has to be allocated.
     pub fn needs_port(self) -> bool {
         matches!(self, Self::Dynamic | Self::Passthrough)
     }
 }
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP.
     Udp,
     /// TCP.
     Tcp,
-    /// Both, on one number.
+    /// Both, on one port number.
     TcpUdp,
 }
 
-/// Counts the host ports of `range` that have to be found for a server.
+/// Returns how many host ports of `range` have to be allocated for a server.
 pub fn needed(ports: &[Port], range: &str) -> usize {
     ports.iter().filter(|port| port.policy.needs_port() && *port.range == *range).count()
 }
 
-/// Writes the host ports that were found into the list, in order. A port for both protocols becomes two: the one for TCP in its place
-/// and the one for UDP at the end.
+/// Writes allocated host ports into the list, in order. A port for both protocols becomes two: the one for TCP in its position and
+/// the one for UDP at the end.
 pub fn assign(ports: &mut Vec<Port>, range: &str, found: &[u16]) {
     let mut found = found.iter().copied();
     for port in ports.iter_mut().filter(|p| p.policy.needs_port() && *p.range == *range) {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn found_ports_go_where_they_are_needed() {
+    fn allocated_ports_are_written_where_they_are_needed() {
         let mut ports = vec![
             port("a", PortPolicy::Dynamic, Protocol::Udp),
             port("b", PortPolicy::Static, Protocol::Udp),

@@ -1,4 +1,4 @@
-//! Which host ports each game server has, over all ranges.
+//! The host ports of all game servers, over all ranges.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -8,24 +8,24 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Holder, Port, Ports, Protocol, assign, needed};
 
-/// How long a port is avoided that something else was found to have.
+/// How long a port is avoided that something else was found to use.
 const AVOIDED_FOR: SignedDuration = SignedDuration::from_mins(5);
-/// How long the second search for other ports waits; each further one waits twice as long.
+/// The delay of the second reassignment; each further one doubles it.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-/// The longest such wait.
+/// The longest delay.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The host ports of every range.
 #[derive(Clone, Debug, Default)]
 pub struct HostPorts {
     ranges: BTreeMap<String, Ports>,
-    /// The ports that something else has, until when they are avoided.
+    /// Ports that something else uses, until when they are avoided.
     avoided: VecDeque<(Timestamp, Arc<str>, Vec<u16>)>,
-    /// How often other ports were picked for a server, by its uid, and when they may be again.
+    /// How often ports were reassigned to a server, by its uid, and when they may be again.
     picked: BTreeMap<Arc<str>, (u32, Timestamp)>,
 }
 
-/// A game server, as far as its host ports are concerned.
+/// The fields of a game server that its host ports depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOwner {
     /// Its uid.
@@ -34,11 +34,11 @@ pub struct PortOwner {
     pub ports: Vec<Port>,
     /// The host ports that its pod was created with, in the order of the ports that need one.
     pub pod_ports: Option<Vec<u16>>,
-    /// Its node, by its own status or its pod.
+    /// Its node, from its own status or its pod.
     pub node: Option<Arc<str>>,
 }
 
-/// Why a game server gets no ports. It never will.
+/// The permanent reason why a game server gets no ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortsError {
     /// There is no such range.
@@ -58,18 +58,18 @@ pub enum PortsError {
 }
 
 impl PortOwner {
-    /// Whether other host ports can be picked for it: it has some of ours by its pod, and its spec does not say so yet.
+    /// Returns whether its host ports can be reassigned: its pod has ports of ours, and its spec does not have them yet.
     pub fn can_change(&self) -> bool {
         let needs = |ports: Vec<Port>| ports.iter().any(|port| port.policy.needs_port());
         self.ports_by_spec().is_none() && self.ports_by_pod().is_some_and(needs)
     }
 
-    /// Returns its ports with their host ports, where they are known by its spec or its pod.
+    /// Returns its ports with their host ports, where its spec or its pod has them.
     fn known(&self) -> Option<Vec<Port>> {
         self.ports_by_spec().or_else(|| self.ports_by_pod())
     }
 
-    /// Returns the ports of a server whose spec lacks none.
+    /// Returns the ports of a server whose spec has all host ports.
     fn ports_by_spec(&self) -> Option<Vec<Port>> {
         let is_open = |port: &Port| {
             (port.policy.needs_port() && port.host_port.is_none())
@@ -97,7 +97,7 @@ impl PortOwner {
         Some(all)
     }
 
-    /// Lists what it holds in each range.
+    /// Returns its ports in each range.
     fn held(&self) -> Vec<(Arc<str>, Holder)> {
         let mut by_range: BTreeMap<Arc<str>, BTreeSet<u16>> = BTreeMap::new();
         for port in self.known().into_iter().flatten() {
@@ -115,7 +115,7 @@ impl PortOwner {
 }
 
 impl HostPorts {
-    /// Begins with the nodes and the game servers that are there.
+    /// Starts with the existing nodes and game servers.
     pub fn new(
         ranges: &BTreeMap<String, RangeInclusive<u16>>,
         nodes: &[Arc<str>],
@@ -132,9 +132,9 @@ impl HostPorts {
         Self { ranges: ranges.iter().map(ports).collect(), ..Self::default() }
     }
 
-    /// Releases the ports of a server that are taken wherever it could run, so that it gets others next. `Err` is the moment
-    /// from which that may be done again.
-    pub fn pick_again(&mut self, owner: &PortOwner, now: Timestamp) -> Result<(), Timestamp> {
+    /// Releases the ports of a server that are taken wherever it could run, so that it gets others next. `Err` is the time from
+    /// which that may be done again.
+    pub fn reassign(&mut self, owner: &PortOwner, now: Timestamp) -> Result<(), Timestamp> {
         let (times, not_before) = self.picked.get(&owner.uid).copied().unwrap_or((0, now));
         if not_before > now {
             return Err(not_before);
@@ -147,7 +147,7 @@ impl HostPorts {
         Ok(())
     }
 
-    /// Avoids the ports of a server for a while: something else has them.
+    /// Avoids the ports of a server for a while: something else uses them.
     pub fn avoid(&mut self, owner: &PortOwner, now: Timestamp) {
         let until = now.saturating_add(AVOIDED_FOR).unwrap_or(Timestamp::MAX);
         for (range, holder) in owner.held() {
@@ -158,7 +158,7 @@ impl HostPorts {
         }
     }
 
-    /// Assigns ports again that were avoided long enough.
+    /// Stops avoiding ports after a while.
     pub fn expire(&mut self, now: Timestamp) {
         while self.avoided.front().is_some_and(|(until, ..)| *until <= now)
             && let Some((_, range, ports)) = self.avoided.pop_front()
@@ -167,7 +167,7 @@ impl HostPorts {
         }
     }
 
-    /// Returns a server's ports with their host ports: those it has, those its pod has, or new ones.
+    /// Returns a server's ports with their host ports: its own, those of its pod, or new ones.
     pub fn assign(&mut self, owner: &PortOwner) -> Result<Vec<Port>, PortsError> {
         if let Some(known) = owner.known() {
             return Ok(known);
@@ -195,11 +195,11 @@ impl HostPorts {
         range.allocate(uid, count).ok_or_else(|| PortsError::TooSmall { name: name.to_owned() })
     }
 
-    /// Notes the ports that a server turned out to have.
-    pub fn take_over(&mut self, owner: &PortOwner) {
+    /// Records the observed ports of a server.
+    pub fn record(&mut self, owner: &PortOwner) {
         for (range, holder) in owner.held() {
             if let Some(ports) = self.ranges.get_mut(&*range) {
-                ports.take_over(&holder);
+                ports.record(&holder);
             }
         }
     }
@@ -211,7 +211,7 @@ impl HostPorts {
     }
 }
 
-/// Lists the host ports that were assigned, in the order of `ports` before one for both protocols became two.
+/// Returns the assigned host ports, in the order of `ports` before one for both protocols became two.
 pub fn host_ports(ports: &[Port], assigned: &[Port]) -> Vec<u16> {
     let assigned = assigned.iter().take(ports.len()).filter(|port| port.policy.needs_port());
     assigned.filter_map(|port| port.host_port).collect()
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_keeps_what_its_spec_or_its_pod_says() {
+    fn a_server_keeps_the_ports_of_its_spec_or_pod() {
         let both = || port("default", PortPolicy::Dynamic, Protocol::TcpUdp, None);
         let fixed = || port("default", PortPolicy::Static, Protocol::Udp, Some(9000));
         for (what, owner, wanted, can_change) in [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_never_fits_is_refused_with_the_range() {
+    fn an_impossible_request_is_refused_with_the_range() {
         let other = port("other", PortPolicy::Dynamic, Protocol::Udp, None);
         let game = || port("game", PortPolicy::Dynamic, Protocol::Udp, None);
         for (owner, wanted) in [
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_in_use_are_known_from_the_start_and_come_back() {
+    fn used_ports_are_known_from_the_start_and_released() {
         let held = owner("a", vec![dynamic(Some(7000))], None);
         let mut ports = ports(std::slice::from_ref(&held));
         let next = |ports: &mut HostPorts, uid| {
@@ -304,27 +304,27 @@ mod tests {
         };
         assert_eq!(next(&mut ports, "b"), [7001]);
         ports.release("a");
-        ports.take_over(&owner("c", vec![dynamic(None)], Some(vec![7002])));
+        ports.record(&owner("c", vec![dynamic(None)], Some(vec![7002])));
         assert_eq!(next(&mut ports, "d"), [7000]);
     }
 
     #[test]
-    fn other_ports_are_picked_less_and_less_often() {
+    fn ports_are_reassigned_with_backoff() {
         let mut all = ports(&[]);
         let server = |pod: u16| owner("a", vec![dynamic(None)], Some(vec![pod]));
         let mut now = NOW;
         for pause in [5, 10, 20, 40, 60, 60] {
-            assert_eq!(all.pick_again(&server(7000), now), Ok(()));
+            assert_eq!(all.reassign(&server(7000), now), Ok(()));
             let next_at = now + SignedDuration::from_secs(pause);
-            assert_eq!(all.pick_again(&server(7000), now), Err(next_at));
+            assert_eq!(all.reassign(&server(7000), now), Err(next_at));
             now = next_at;
         }
         all.release("a");
-        assert_eq!(all.pick_again(&server(7000), NOW), Ok(()), "another server starts anew");
+        assert_eq!(all.reassign(&server(7000), NOW), Ok(()), "another server starts anew");
     }
 
     #[test]
-    fn a_port_that_something_else_has_is_avoided_for_a_while() {
+    fn a_port_that_something_else_uses_is_avoided_for_a_while() {
         let mut all = ports(&[]);
         all.avoid(&owner("a", vec![dynamic(Some(7000))], None), NOW);
         let new = |uid| owner(uid, vec![dynamic(None)], None);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_each_host_port_once() {
+    fn a_pod_gets_each_host_port_once() {
         let both = port("default", PortPolicy::Dynamic, Protocol::TcpUdp, None);
         let before = vec![both, dynamic(None)];
         let assigned = ports(&[]).assign(&owner("a", before.clone(), None)).unwrap();

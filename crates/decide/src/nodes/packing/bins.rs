@@ -1,30 +1,31 @@
-//! Packs node by node instead of kind by kind: each node takes, again and again, the pod that best suits what it has left.
+//! Packs node by node instead of class by class: each node repeatedly takes the pod that best fits its remaining resources.
 //!
-//! Where cpu and memory are both short, first fit leaves nodes with much of one and little of the other; choosing by what
-//! is left avoids that. It costs more, so it is only tried where first fit did badly.
+//! Where cpu and memory are both scarce, first fit leaves nodes with much of one and little of the other; choosing by the
+//! remaining resources avoids that. It is slower, so it is only tried where first fit did badly.
 
 use std::collections::BTreeMap;
 
+use super::levels::Levels;
 use super::{Demand, Offer, Packed, Packer, Profile, Profiles, Run};
 use crate::nodes::Snapshot;
 
-/// Kinds that ask for the same, and whether each of their pods needs a node of its own.
+/// Classes with equal requests, and whether each of their pods needs a node of its own.
 struct Bucket {
     needs_own_node: bool,
     request: Box<[i64]>,
-    /// Places in the demand.
+    /// Indices in the demand.
     kinds: Vec<usize>,
 }
 
-/// Tells whether packing node by node is worth its price.
+/// Returns whether packing node by node is fast enough.
 pub(in crate::nodes) fn is_affordable(profiles: &Profiles, demand: &[Demand]) -> bool {
     let pods: usize = demand.iter().map(|d| d.count as usize).sum();
     let has_volumes = demand.iter().any(|d| !profiles[d.class].volumes.is_empty());
     !has_volumes && buckets(profiles, demand).len().saturating_mul(pods) <= 2_000_000
 }
 
-/// Packs `demand` into new nodes of `offers`, one node after the other, each offer in turn. Gives nothing where a zone
-/// that was opened would have kept earlier pods out.
+/// Packs `demand` into new nodes of `offers`, one node after the other, trying the offers in order. Places nothing where an opened zone
+/// would have invalidated earlier placements.
 pub(in crate::nodes) fn pack_by_node(
     snapshot: &mut Snapshot<'_>,
     profiles: &Profiles,
@@ -33,6 +34,7 @@ pub(in crate::nodes) fn pack_by_node(
     max_nodes: u32,
 ) -> Packed {
     let mut packer = Packer::new(snapshot, profiles, offers, max_nodes);
+    packer.levels = Levels::zero(demand);
     let mut left: Vec<u32> = demand.iter().map(|d| d.count).collect();
     let mut buckets = buckets(profiles, demand);
     let mut runs = Vec::new();
@@ -48,13 +50,13 @@ pub(in crate::nodes) fn pack_by_node(
         }
         offer = (offer + 1) % offers.len();
     }
-    let needy = packer.footing.regions(packer.snapshot);
+    let sensitive_regions = packer.assumptions.regions(packer.snapshot);
     packer.take_back();
     if packer.surprise.is_some() {
         return Packed::default();
     }
     let placed = demand.iter().zip(left).map(|(d, left)| d.count - left).collect();
-    Packed { runs, elsewhere: Vec::new(), placed, needy, is_by_node: true }
+    Packed { runs, on_existing: Vec::new(), placed, sensitive_regions, is_by_node: true }
 }
 
 fn buckets(profiles: &Profiles, demand: &[Demand]) -> Vec<Bucket> {
@@ -72,7 +74,7 @@ fn buckets(profiles: &Profiles, demand: &[Demand]) -> Vec<Bucket> {
 }
 
 impl Packer<'_, '_> {
-    /// Opens a node of an offer and fills it; gives it back empty if it takes nothing.
+    /// Opens a node of an offer and fills it; returns it empty if no pod fits.
     fn fill_node(
         &mut self,
         offer: usize,
@@ -104,7 +106,7 @@ impl Packer<'_, '_> {
             };
             let class = demand[kind].class;
             if is_empty {
-                if self.is_surprise(&profiles[class], 1, offer) {
+                if self.would_invalidate(&profiles[class], 1, offer) {
                     return run;
                 }
                 self.count_nodes(offer, 1);
@@ -119,7 +121,7 @@ impl Packer<'_, '_> {
     }
 }
 
-/// Finds the kinds that best suit what a node has left: big ones that leave it with as much of its cpu as of its memory.
+/// Returns the classes that best fit a node's remaining resources: large ones that leave as much of its cpu as of its memory.
 fn best(
     buckets: &[Bucket],
     run: &Run,

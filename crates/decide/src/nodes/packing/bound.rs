@@ -1,4 +1,4 @@
-//! How few nodes could possibly do.
+//! A lower bound on the number of nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use super::{Demand, Profiles};
 use crate::nodes::{NodeId, Snapshot};
 
-/// A number of nodes that no packing can go below, and what forces it.
+/// A lower bound on the number of nodes, and the constraint that determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub nodes: u32,
     pub forced_by: Force,
 }
 
-/// What a lower bound comes from.
+/// The constraint that determines a lower bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Force {
     Resource(Box<str>),
@@ -35,7 +35,7 @@ impl fmt::Display for Force {
     }
 }
 
-/// Gives the fewest new nodes that look like `model` and could take all of `demand`.
+/// Returns the minimum number of new nodes like `model` that could take all of `demand`.
 pub(in crate::nodes) fn bound(
     snapshot: &Snapshot<'_>,
     profiles: &Profiles,
@@ -62,7 +62,7 @@ pub(in crate::nodes) fn bound(
     let mut ports: BTreeMap<u32, i64> = BTreeMap::new();
     let mut apart: BTreeMap<usize, i64> = BTreeMap::new();
     let mut spread: BTreeMap<(usize, u32), i64> = BTreeMap::new();
-    let keep_apart = demand.iter().filter(|d| profiles[d.class].keeps_apart());
+    let keep_apart = demand.iter().filter(|d| profiles[d.class].has_own_anti_affinity());
     for Demand { class, count } in keep_apart {
         let (profile, count) = (&profiles[*class], i64::from(*count));
         profile.ports.iter().for_each(|port| *ports.entry(*port).or_default() += count);
@@ -78,7 +78,7 @@ pub(in crate::nodes) fn bound(
     for ((counter, max_skew), count) in spread {
         let counter = &snapshot.counters.spread[counter];
         let region = &snapshot.counters.regions[counter.region];
-        // An empty node that stays empty holds all others down to the skew.
+        // An empty node that stays empty limits all others to the skew.
         if region.present() > 0 && counter.least(region) == 0 {
             raise(ceil(count, i64::from(max_skew)), Force::Spread);
         }

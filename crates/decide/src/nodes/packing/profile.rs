@@ -1,11 +1,11 @@
-//! What packing has to watch for a class: apart what happens inside one node, and what happens in a zone.
+//! The constraints of a class, separated into those within a node and those within a zone.
 
 use std::ops::Index;
 
 use crate::nodes::snapshot::{Anti, Check, ClassId, NO_DOMAIN, SpreadRule};
 use crate::nodes::{NodeId, Snapshot};
 
-/// What to watch for one class.
+/// The constraints of one class.
 #[derive(Default)]
 pub(in crate::nodes) struct Profile {
     pub(super) class: ClassId,
@@ -14,14 +14,14 @@ pub(in crate::nodes) struct Profile {
     pub(super) volumes: Box<[u32]>,
     /// By host.
     pub(super) local: Watch,
-    /// By zone, or by whatever else new nodes of a group share.
+    /// By zone, or by another domain that new nodes of a group share.
     pub(super) domain: Watch,
     pub(super) affine_to_self: bool,
-    /// Some node that is there looks right and is big enough.
+    /// Some existing node matches and is large enough.
     pub(super) may_fit_existing: bool,
 }
 
-/// Counters to watch, and counters to move.
+/// Counters to check, and counters to update.
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) counts_for: Vec<usize>,
@@ -29,12 +29,12 @@ pub(super) struct Watch {
     pub(super) affinity: Vec<usize>,
     pub(super) anti: Vec<Anti>,
     pub(super) unwanted_by: Vec<usize>,
-    /// With the domains in which groups could help, though no node may be there yet: they count as empty.
+    /// With the domains in which groups could add nodes: without one they count as empty.
     pub(super) spread: Vec<(SpreadRule, Vec<u32>)>,
 }
 
 impl Watch {
-    /// Tells whether nothing has a say.
+    /// Returns whether there are no constraints.
     pub(super) fn is_empty(&self) -> bool {
         let Self { affinity, anti, unwanted_by, spread, .. } = self;
         affinity.is_empty() && anti.is_empty() && unwanted_by.is_empty() && spread.is_empty()
@@ -49,13 +49,13 @@ impl Index<ClassId> for Profiles {
     type Output = Profile;
 
     fn index(&self, class: ClassId) -> &Profile {
-        self.0[class].as_ref().expect("every class that is packed has a profile")
+        self.0[class].as_ref().expect("every packed class has a profile")
     }
 }
 
 impl Profiles {
-    /// Makes the profiles of `classes`, which groups with these models could help.
-    pub(in crate::nodes) fn of(
+    /// Builds the profiles of `classes`; groups with these models could help.
+    pub(in crate::nodes) fn new(
         snapshot: &Snapshot<'_>,
         classes: impl Iterator<Item = ClassId>,
         models: &[NodeId],
@@ -63,14 +63,14 @@ impl Profiles {
         let mut all: Vec<Option<Profile>> = Vec::new();
         all.resize_with(snapshot.classes.len(), || None);
         for class in classes {
-            all[class] = Some(Profile::of(snapshot, class, models));
+            all[class] = Some(Profile::new(snapshot, class, models));
         }
         Self(all)
     }
 }
 
 impl Profile {
-    fn of(snapshot: &Snapshot<'_>, class: ClassId, models: &[NodeId]) -> Self {
+    fn new(snapshot: &Snapshot<'_>, class: ClassId, models: &[NodeId]) -> Self {
         let of = &snapshot.classes[class];
         let terms = &of.terms;
         let by_host =
@@ -106,44 +106,44 @@ impl Profile {
         }
     }
 
-    /// Tells whether no zone has a say, and the class is wanted or unwanted inside its node only.
+    /// Returns whether there are no constraints by zone, and affinity only concerns the node itself.
     pub(super) fn is_free_of_others(&self) -> bool {
         self.domain.is_empty() && self.local.affinity.is_empty()
     }
 
-    /// Tells whether nodes that are there may take these pods, or volumes say where they may be.
-    pub(in crate::nodes) fn looks_at_nodes(&self) -> bool {
+    /// Returns whether existing nodes may take these pods, or volumes restrict where they may run.
+    pub(in crate::nodes) fn depends_on_existing_nodes(&self) -> bool {
         self.may_fit_existing || !self.volumes.is_empty()
     }
 
-    /// Tells whether pods may have to go to more than one zone.
+    /// Returns whether pods may have to run in more than one zone.
     pub(in crate::nodes) fn needs_other_domains(&self) -> bool {
         !self.domain.spread.is_empty() || self.domain.anti.iter().any(|anti| anti.means_itself)
     }
 
-    /// Tells whether zones have a say in where these pods are, or where these pods are has a say in zones.
+    /// Returns whether there are constraints by zone, in either direction.
     pub(in crate::nodes) fn is_bound_to_domains(&self) -> bool {
         !self.domain.is_empty()
             || !self.domain.counts_for.is_empty()
             || !self.domain.spreads_for.is_empty()
     }
 
-    /// Tells whether a node takes only a few of these pods, whatever its size.
-    pub(in crate::nodes) fn keeps_apart(&self) -> bool {
+    /// Returns whether a node takes only a few of these pods, whatever its size.
+    pub(in crate::nodes) fn has_own_anti_affinity(&self) -> bool {
         !self.local.spread.is_empty() || self.needs_own_node()
     }
 
-    /// Tells whether a node takes only one of these pods.
+    /// Returns whether a node takes only one of these pods.
     pub(super) fn needs_own_node(&self) -> bool {
         !self.ports.is_empty() || self.local.anti.iter().any(|anti| anti.means_itself)
     }
 
-    /// Tells whether pods want to be on a host where others are.
-    pub(in crate::nodes) fn wants_company_on_its_host(&self) -> bool {
+    /// Returns whether pods have affinity by host.
+    pub(in crate::nodes) fn has_host_affinity(&self) -> bool {
         !self.local.affinity.is_empty()
     }
 
-    /// Tells whether none of the pods it wants to be near is anywhere, and it may be the first.
+    /// Returns whether no pod matches its affinity, and it may be the first.
     pub(in crate::nodes) fn is_first(&self, snapshot: &Snapshot<'_>) -> bool {
         self.affine_to_self && self.affinity().all(|c| snapshot.counters.plain[c].total == 0)
     }
@@ -152,7 +152,22 @@ impl Profile {
         self.local.affinity.iter().chain(&self.domain.affinity).copied()
     }
 
-    /// Gives how many pods the domains of a model take, or the rule that lets none in.
+    /// Returns the anti-affinity between these pods and the daemons of every new node, if any.
+    pub(in crate::nodes) fn daemon_conflict(
+        &self,
+        snapshot: &Snapshot<'_>,
+        daemons: &[ClassId],
+    ) -> Option<Check> {
+        let is_counted = |counter: &usize| {
+            daemons.iter().any(|class| snapshot.classes[*class].terms.counts_for.contains(counter))
+        };
+        let avoided = self.local.anti.iter().map(|anti| anti.counter);
+        let mut counters = avoided.chain(self.local.unwanted_by.iter().copied());
+        let counter = counters.find(is_counted)?;
+        Some(Check::Anti(snapshot.counters.plain[counter].topology))
+    }
+
+    /// Returns how many pods the domains of a model take, or the constraint that allows none.
     pub(in crate::nodes) fn domain_takes(
         &self,
         snapshot: &Snapshot<'_>,
@@ -192,7 +207,7 @@ impl Profile {
     }
 }
 
-/// Gives how many pods a spread rule lets into the domain of a model.
+/// Returns how many pods a spread constraint allows in the domain of a model.
 fn spread_takes(
     snapshot: &Snapshot<'_>,
     rule: &SpreadRule,
@@ -210,17 +225,17 @@ fn spread_takes(
     let unseen = helpers.iter().filter(empty).count();
     let here = u32::from(region.nodes_in(domain) == 0);
     let known = region.present() + here + u32::try_from(unseen).unwrap_or(u32::MAX);
-    let elsewhere = if unseen > 0 || known < rule.min_domains {
+    let on_existing = if unseen > 0 || known < rule.min_domains {
         Some(0)
     } else {
         counter.least_elsewhere(region, domain)
     };
     let have = counter.at(domain);
-    // Where there is no other domain the least count is its own, and rises with it.
-    let Some(least) = elsewhere else { return Ok(u32::MAX) };
+    // Without another domain the minimum is its own count, and rises with it.
+    let Some(least) = on_existing else { return Ok(u32::MAX) };
     let room = least.saturating_add(rule.max_skew);
     let fits = match rule.own {
-        // Pods that do not count themselves only care about how it is now.
+        // Pods that do not match their own constraint only depend on the current counts.
         0 if have <= least.min(have).saturating_add(rule.max_skew) => u32::MAX,
         0 => 0,
         _ => room.saturating_sub(have),
@@ -228,7 +243,7 @@ fn spread_takes(
     if fits == 0 { Err(Check::Spread(topology)) } else { Ok(fits) }
 }
 
-/// Lists the domains in which a group could take the class.
+/// Returns the domains in which a group could take the class.
 fn helpers(
     snapshot: &Snapshot<'_>,
     class: ClassId,
@@ -237,7 +252,7 @@ fn helpers(
 ) -> Vec<u32> {
     let region = &snapshot.counters.regions[snapshot.counters.spread[rule.counter].region];
     let could = |model: &&NodeId| {
-        snapshot.check_looks(class, **model).is_none()
+        snapshot.check_static(class, **model).is_none()
             && snapshot.check_room(class, **model).is_none()
     };
     let domain = |model: &NodeId| region.domain_of(*model);

@@ -1,20 +1,20 @@
-//! New nodes with equal contents, kept together.
+//! Runs of new nodes with equal contents.
 
 use super::{Offer, Profile};
 use crate::nodes::Snapshot;
 use crate::nodes::snapshot::ClassId;
 
-/// New nodes that all hold the same.
+/// New nodes with equal contents.
 #[derive(Clone, Debug)]
 pub(in crate::nodes) struct Run {
-    /// Which offer they are of.
+    /// The index of their offer.
     pub(in crate::nodes) offer: usize,
     pub(in crate::nodes) nodes: u32,
-    /// How many pods of each class every one of them holds.
+    /// How many pods of each class each of them has.
     pub(in crate::nodes) pods: Vec<(ClassId, u32)>,
     free: Vec<i64>,
     slots: i64,
-    /// What each holds of counters by host, and of spread counters by host.
+    /// The counts by host of each node, for plain and spread counters.
     counts: Vec<(usize, u32)>,
     spread_counts: Vec<(usize, u32)>,
     pub(super) ports: Vec<u32>,
@@ -22,9 +22,9 @@ pub(in crate::nodes) struct Run {
 }
 
 impl Run {
-    /// Gives an empty new node of an offer, with its daemons.
+    /// Returns an empty new node of an offer, with its daemons.
     pub(super) fn fresh(snapshot: &Snapshot<'_>, offer: &Offer<'_>, at: usize) -> Self {
-        let model = offer.mould.model;
+        let model = offer.node_template.model;
         let mut run = Self {
             offer: at,
             nodes: 0,
@@ -36,7 +36,7 @@ impl Run {
             ports: snapshot.ports_on(model).to_vec(),
             volumes: Vec::new(),
         };
-        for class in &offer.mould.daemons {
+        for class in &offer.node_template.daemons {
             let terms = &snapshot.classes[*class].terms;
             for counter in &terms.counts_for {
                 if snapshot.topologies.is_hostname(snapshot.counters.plain[*counter].topology) {
@@ -52,7 +52,7 @@ impl Run {
         run
     }
 
-    /// Gives some of its nodes.
+    /// Returns a part of its nodes.
     pub(in crate::nodes) fn some(&self, nodes: u32) -> Self {
         self.opened(nodes)
     }
@@ -61,7 +61,7 @@ impl Run {
         Self { nodes, ..self.clone() }
     }
 
-    /// Gives how many pods with this request each node has room for.
+    /// Returns how many pods with this request fit on each node.
     pub(super) fn takes(&self, request: &[i64]) -> u32 {
         let mut most = self.slots.max(0);
         for (asked, free) in request.iter().zip(&self.free) {
@@ -72,12 +72,12 @@ impl Run {
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Lists what each node has left of every resource.
+    /// Returns the free resources of each node.
     pub(super) fn free(&self) -> &[i64] {
         &self.free
     }
 
-    /// Gives what each node holds of a counter.
+    /// Returns the count of each node.
     pub(super) fn count(&self, counter: usize) -> u32 {
         self.counts.iter().find(|(c, _)| *c == counter).map_or(0, |(_, count)| *count)
     }
@@ -112,7 +112,7 @@ fn add(counts: &mut Vec<(usize, u32)>, counter: usize, by: u32) {
     }
 }
 
-/// Pods of one class for a run: `each` to a node, `total` in all.
+/// Pods of one class for a run: `each` per node, `total` in all.
 pub(super) struct Fill<'p> {
     pub(super) class: ClassId,
     pub(super) each: u32,
@@ -120,7 +120,7 @@ pub(super) struct Fill<'p> {
     pub(super) profile: &'p Profile,
 }
 
-/// All runs in the order in which their nodes were opened, in blocks that know the most room any of theirs has.
+/// All runs in the order in which their nodes were opened, in blocks that store the maximum free resources of their runs.
 #[derive(Default)]
 pub(super) struct Runs {
     blocks: Vec<Block>,
@@ -134,9 +134,9 @@ struct Block {
     slots: i64,
 }
 
-/// A run's block and its place there.
+/// A run's block and its position there.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RunPosition {
     block: usize,
     at: usize,
 }
@@ -144,33 +144,33 @@ pub(super) struct Place {
 const BLOCK: usize = 32;
 
 impl Runs {
-    pub(super) fn get(&self, place: Place) -> &Run {
+    pub(super) fn get(&self, place: RunPosition) -> &Run {
         &self.blocks[place.block].runs[place.at]
     }
 
-    pub(super) fn start(&self, request: &[i64]) -> Option<Place> {
-        self.seek(Place { block: 0, at: 0 }, request)
+    pub(super) fn start(&self, request: &[i64]) -> Option<RunPosition> {
+        self.seek(RunPosition { block: 0, at: 0 }, request)
     }
 
-    /// Gives the next run that may have room.
-    pub(super) fn next(&self, place: Place, request: &[i64]) -> Option<Place> {
-        self.seek(Place { at: place.at + 1, ..place }, request)
+    /// Returns the next run that may have room.
+    pub(super) fn next(&self, place: RunPosition, request: &[i64]) -> Option<RunPosition> {
+        self.seek(RunPosition { at: place.at + 1, ..place }, request)
     }
 
-    fn seek(&self, from: Place, request: &[i64]) -> Option<Place> {
-        let Place { mut block, mut at } = from;
+    fn seek(&self, from: RunPosition, request: &[i64]) -> Option<RunPosition> {
+        let RunPosition { mut block, mut at } = from;
         loop {
             let this = self.blocks.get(block)?;
             if at < this.runs.len() && this.may_take(request) {
-                return Some(Place { block, at });
+                return Some(RunPosition { block, at });
             }
             block += 1;
             at = 0;
         }
     }
 
-    /// Fills the first nodes of a run; gives the place of the last run that was filled.
-    pub(super) fn fill(&mut self, place: Place, fill: &Fill<'_>) -> Place {
+    /// Fills the first nodes of a run; returns the position of the last run that was filled.
+    pub(super) fn fill(&mut self, place: RunPosition, fill: &Fill<'_>) -> RunPosition {
         let block = &mut self.blocks[place.block];
         let run = &block.runs[place.at];
         let (full, rest) = (fill.total / fill.each, fill.total % fill.each);
@@ -189,12 +189,12 @@ impl Runs {
         }
         block.runs.splice(place.at..=place.at, pieces);
         block.measure();
-        let last = Place { at: place.at + filled - 1, ..place };
+        let last = RunPosition { at: place.at + filled - 1, ..place };
         self.split(last)
     }
 
-    /// Keeps blocks small; gives where the run at `place` is now.
-    fn split(&mut self, place: Place) -> Place {
+    /// Keeps blocks small; returns the new position of the run at `place`.
+    fn split(&mut self, place: RunPosition) -> RunPosition {
         let block = &mut self.blocks[place.block];
         if block.runs.len() <= BLOCK {
             return place;
@@ -204,10 +204,14 @@ impl Runs {
         upper.measure();
         block.measure();
         self.blocks.insert(place.block + 1, upper);
-        if place.at < half { place } else { Place { block: place.block + 1, at: place.at - half } }
+        if place.at < half {
+            place
+        } else {
+            RunPosition { block: place.block + 1, at: place.at - half }
+        }
     }
 
-    /// Adds newly opened nodes, filled; `evens` spreads the pods so that no two nodes differ by more than one.
+    /// Adds newly opened nodes, filled; `evens` distributes the pods so that no two nodes differ by more than one.
     pub(super) fn push(&mut self, fresh: Run, fill: &Fill<'_>, evens: bool) {
         let nodes = fresh.nodes;
         let (full, rest) = (fill.total / fill.each, fill.total % fill.each);
@@ -226,14 +230,19 @@ impl Runs {
         }
     }
 
-    /// Adds a run after all others.
+    /// Appends a run.
     fn push_one(&mut self, run: Run) {
         if self.blocks.last().is_none_or(|block| block.runs.len() >= BLOCK) {
             self.blocks.push(Block::default());
         }
-        let block = self.blocks.last_mut().expect("one was just made sure of");
+        let block = self.blocks.last_mut().expect("a block was added above");
         block.runs.push(run);
         block.measure();
+    }
+
+    /// Returns all runs.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.blocks.iter().flat_map(|block| &block.runs)
     }
 
     pub(super) fn into_all(self) -> Vec<Run> {

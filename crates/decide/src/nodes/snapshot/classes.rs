@@ -1,4 +1,4 @@
-//! Which pods are the same to the scheduler.
+//! Groups pods into classes with equal scheduling constraints.
 
 use std::collections::BTreeSet;
 use std::ops::Index;
@@ -10,21 +10,21 @@ use super::hash::{Distinct, hash};
 use super::terms::Terms;
 use crate::nodes::{Cluster, PodId, PodSpec, Resources};
 
-/// The kinds of pods there are.
+/// The classes of pods.
 pub(in crate::nodes) struct Classes {
     all: Vec<Class>,
     of_pod: Vec<u32>,
     of_daemon: Vec<u32>,
-    /// Resources beyond cpu, memory and ephemeral storage that some pod asks for.
+    /// Resources beyond cpu, memory and ephemeral storage that some pod requests.
     others: Vec<Box<str>>,
 }
 
-/// One kind of pods.
+/// One class of pods.
 pub(in crate::nodes) struct Class {
     pub(in crate::nodes) spec: Arc<PodSpec>,
-    /// What it asks for, in the order of [`Classes::dense`].
+    /// Its requests, in the order of [`Classes::dense`].
     pub(in crate::nodes) request: Box<[i64]>,
-    /// Its node selector and affinity, and its tolerations, by number.
+    /// The indices of its node selector and affinity, and of its tolerations.
     pub(super) selector: usize,
     pub(super) tolerations: usize,
     pub(super) ports: Box<[u32]>,
@@ -33,7 +33,7 @@ pub(in crate::nodes) struct Class {
 }
 
 impl Class {
-    /// Tells whether where other pods are can let it in somewhere: it has affinity or spread.
+    /// Returns whether it depends on other pods: it has affinity or spread constraints.
     pub(in crate::nodes) fn depends_on_others(&self) -> bool {
         !self.terms.affinity.is_empty() || !self.terms.spread.is_empty()
     }
@@ -41,13 +41,13 @@ impl Class {
 
 impl Classes {
     /// Groups the pods and the daemons of a cluster.
-    pub(super) fn of(cluster: &Cluster) -> Self {
+    pub(super) fn new(cluster: &Cluster) -> Self {
         let mut distinct = Distinct::default();
         let mut specs: Vec<Arc<PodSpec>> = Vec::new();
         let mut last: Option<(*const PodSpec, u32)> = None;
         let mut number = |spec: &Arc<PodSpec>| {
-            if let Some((seen, class)) = last
-                && seen == Arc::as_ptr(spec)
+            if let Some((previous, class)) = last
+                && previous == Arc::as_ptr(spec)
             {
                 return class;
             }
@@ -55,7 +55,7 @@ impl Classes {
             if is_new {
                 specs.push(Arc::clone(spec));
             }
-            let class = u32::try_from(class).expect("fewer than four billion kinds");
+            let class = u32::try_from(class).expect("fewer than four billion classes");
             last = Some((Arc::as_ptr(spec), class));
             class
         };
@@ -89,7 +89,7 @@ impl Classes {
         self.of_pod[pod] as usize
     }
 
-    /// Gives the class of a DaemonSet's pod, by the set's place in the cluster.
+    /// Returns the class of a DaemonSet's pod, by the set's index in the cluster.
     pub(in crate::nodes) fn of_daemon(&self, set: usize) -> ClassId {
         self.of_daemon[set] as usize
     }
@@ -98,20 +98,20 @@ impl Classes {
         self.all.len()
     }
 
-    /// Gives how many resources are counted.
+    /// Returns the number of tracked resources.
     pub(in crate::nodes) fn width(&self) -> usize {
         3 + self.others.len()
     }
 
-    /// Lists amounts in the order in which they are counted: cpu, memory, ephemeral storage, then the others that
-    /// some pod asks for.
+    /// Returns amounts in the tracked order: cpu, memory, ephemeral storage, then the others that some pod
+    /// requests.
     pub(in crate::nodes) fn dense(&self, amounts: &Resources) -> impl Iterator<Item = i64> {
         [amounts.cpu, amounts.memory, amounts.ephemeral_storage]
             .into_iter()
             .chain(self.others.iter().map(|name| amounts.get(name)))
     }
 
-    /// Names a counted resource.
+    /// Returns the name of a tracked resource.
     pub(in crate::nodes) fn resource(&self, at: usize) -> &str {
         ["cpu", "memory", "ephemeral-storage"]
             .get(at)

@@ -1,7 +1,7 @@
-//! How many pods of each sort are in each topology domain.
+//! Counts pods per topology domain.
 //!
-//! A plain counter counts the pods that some affinity or anti-affinity term means, or the pods that hold such a term. A
-//! spread counter also knows the least count over all domains of the nodes that its constraint looks at (its region).
+//! A plain counter counts the pods that match an affinity or anti-affinity term, or the pods that have such a term. A spread counter
+//! also knows the minimum over all domains of the nodes in its constraint's scope (its region).
 
 use super::topology::NO_DOMAIN;
 
@@ -19,12 +19,12 @@ impl Counter {
         Self { topology, ..Self::default() }
     }
 
-    /// Gives the count in a domain.
+    /// Returns the count in a domain.
     pub(in crate::nodes) fn at(&self, domain: u32) -> u32 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
     }
 
-    /// Adds to the count in a domain, or takes from it.
+    /// Changes the count in a domain.
     pub(in crate::nodes) fn add(&mut self, domain: u32, change: i32) {
         if domain != NO_DOMAIN {
             *grown(&mut self.counts, domain) = self.at(domain).strict_add_signed(change);
@@ -33,23 +33,23 @@ impl Counter {
     }
 }
 
-/// Which nodes a spread constraint looks at.
+/// The nodes that a spread constraint considers.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::nodes) struct Scope {
     pub(in crate::nodes) topology: usize,
-    /// All keys of the pod's constraints: a node without one of them is not looked at.
+    /// All keys of the pod's constraints: a node without one of them is not considered.
     pub(in crate::nodes) keys: Box<[usize]>,
-    /// A selector's number, when only selected nodes count.
+    /// A selector's index, when only selected nodes count.
     pub(in crate::nodes) selector: Option<usize>,
-    /// The number of tolerations, when only nodes with tolerated taints count.
+    /// The index of tolerations, when only nodes with tolerated taints count.
     pub(in crate::nodes) tolerations: Option<usize>,
 }
 
-/// The nodes that a spread constraint looks at, by domain.
+/// The nodes that a spread constraint considers, by domain.
 #[derive(Default)]
 pub(in crate::nodes) struct Region {
     pub(in crate::nodes) scope: Scope,
-    /// The domain of each node, `NO_DOMAIN` for those not looked at.
+    /// The domain of each node, `NO_DOMAIN` for those not considered.
     pub(super) domain_of: Vec<u32>,
     nodes_in: Vec<u32>,
     /// How many domains have a node.
@@ -61,22 +61,22 @@ impl Region {
         Self { scope, ..Self::default() }
     }
 
-    /// Gives the domain of a node, `NO_DOMAIN` if it is not looked at.
+    /// Returns the domain of a node, `NO_DOMAIN` if it is not considered.
     pub(in crate::nodes) fn domain_of(&self, node: usize) -> u32 {
         self.domain_of[node]
     }
 
-    /// Gives how many nodes a domain has.
+    /// Returns the number of nodes in a domain.
     pub(in crate::nodes) fn nodes_in(&self, domain: u32) -> u32 {
         self.nodes_in.get(domain as usize).copied().unwrap_or(0)
     }
 
-    /// Gives how many domains have a node.
+    /// Returns the number of domains with a node.
     pub(in crate::nodes) fn present(&self) -> u32 {
         self.present
     }
 
-    /// Adds nodes to a domain, or takes them from it.
+    /// Changes the number of nodes in a domain.
     pub(in crate::nodes) fn add_nodes(&mut self, domain: u32, change: i32) {
         if domain == NO_DOMAIN {
             return;
@@ -92,7 +92,7 @@ impl Region {
     }
 }
 
-/// Counts pods per domain of a region, and knows the least count.
+/// Counts pods per domain of a region, and tracks the minimum.
 #[derive(Default)]
 pub(in crate::nodes) struct SpreadCounter {
     pub(in crate::nodes) region: usize,
@@ -101,7 +101,7 @@ pub(in crate::nodes) struct SpreadCounter {
     with_count: Vec<u32>,
     /// How many domains have a count above 0.
     occupied: u32,
-    /// The least count above 0, if any domain has one.
+    /// The minimum count above 0, if any domain has one.
     least: usize,
 }
 
@@ -110,20 +110,20 @@ impl SpreadCounter {
         Self { region, ..Self::default() }
     }
 
-    /// Gives the count in a domain.
+    /// Returns the count in a domain.
     pub(in crate::nodes) fn at(&self, domain: u32) -> u32 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
     }
 
-    /// Gives the least count over the domains of its region that have a node, 0 if there are none.
+    /// Returns the minimum over the domains of its region that have a node, 0 if there are none.
     pub(in crate::nodes) fn least(&self, region: &Region) -> u32 {
         if region.present > self.occupied || self.occupied == 0 {
             return 0;
         }
-        u32::try_from(self.least).expect("it is a count")
+        u32::try_from(self.least).expect("counts are u32")
     }
 
-    /// Gives the least count over the other domains than this one, None if there are no others.
+    /// Returns the minimum over the other domains, `None` if there are none.
     pub(in crate::nodes) fn least_elsewhere(&self, region: &Region, domain: u32) -> Option<u32> {
         let here = self.at(domain);
         let is_present = region.nodes_in(domain) > 0;
@@ -137,10 +137,10 @@ impl SpreadCounter {
         let alone = here as usize == self.least && self.with_count[self.least] == 1;
         let from = if alone { self.least + 1 } else { self.least };
         let next = (from..self.with_count.len()).find(|n| self.with_count[*n] > 0);
-        next.map(|n| u32::try_from(n).expect("it is a count"))
+        next.map(|n| u32::try_from(n).expect("counts are u32"))
     }
 
-    /// Adds to the count in a domain, or takes from it.
+    /// Changes the count in a domain.
     pub(in crate::nodes) fn add(&mut self, domain: u32, change: i32) {
         if domain == NO_DOMAIN || change == 0 {
             return;
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_least_count_is_what_a_look_at_all_domains_gives(
+        fn the_minimum_equals_that_of_all_domains(
             changes in prop::collection::vec((0_u32..5, -1_i32..=2), 0..80),
             nodes in prop::collection::vec(0_u32..2, 5),
         ) {

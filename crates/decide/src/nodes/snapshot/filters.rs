@@ -1,21 +1,21 @@
-//! Which nodes a pod may be on because of their labels, taints and cordons: the part of the answer that never changes.
+//! Filters nodes by labels, taints and cordons: the part of a check that never changes.
 //!
-//! Nodes that differ only in labels no selector looks at have one shape, and the answer for a shape is worked out once.
+//! Nodes that differ only in labels that no selector uses have one shape, and the result for a shape is computed once.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Like;
+use super::NodeSource;
 use super::classes::Classes;
 use super::hash::{Distinct, hash};
 use crate::nodes::{
     Effect, HOSTNAME_LABEL, Labels, Node, NodeTerm, PodSpec, Requirement, Taint, Toleration,
 };
 
-/// The selectors, tolerations and shapes there are, by number, and what was found out about them.
+/// The distinct selectors, tolerations and shapes, by index, and cached results.
 #[derive(Default)]
 pub(in crate::nodes) struct Filters {
-    /// The labels that shapes are told apart by, sorted.
+    /// The labels that distinguish shapes, sorted.
     keys: Vec<Box<str>>,
     selectors: Vec<Selector>,
     tolerations: Vec<Box<[Toleration]>>,
@@ -27,12 +27,12 @@ pub(in crate::nodes) struct Filters {
 struct Selector {
     labels: Labels,
     terms: Option<Box<[NodeTerm]>>,
-    /// It asks for nodes by name, so that shapes do not decide.
+    /// It selects nodes by name, so that shapes do not decide.
     asks_for_names: bool,
     verdicts: Verdicts,
 }
 
-/// What pods can see of a node.
+/// The properties of a node that filters use.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     values: Box<[Option<Box<str>>]>,
@@ -40,7 +40,7 @@ struct Shape {
     unschedulable: bool,
 }
 
-/// Answers by shape, filled in when first asked for.
+/// Results by shape, computed on first use.
 #[derive(Default)]
 struct Verdicts(Vec<Cell<Option<bool>>>);
 
@@ -55,8 +55,8 @@ impl Verdicts {
 }
 
 impl Filters {
-    /// Numbers the selectors and tolerations of all classes, and tells the classes their numbers.
-    pub(super) fn of(classes: &mut Classes) -> Self {
+    /// Indexes the selectors and tolerations of all classes, and stores the indices in the classes.
+    pub(super) fn new(classes: &mut Classes) -> Self {
         let (mut by_selector, mut by_tolerations) = (Distinct::default(), Distinct::default());
         let mut all = Self::default();
         for class in classes.iter_mut() {
@@ -67,7 +67,7 @@ impl Filters {
             });
             class.selector = number;
             if is_new {
-                all.selectors.push(Selector::of(spec));
+                all.selectors.push(Selector::from_spec(spec));
             }
             let (number, is_new) = by_tolerations
                 .number(hash(&spec.tolerations), |n| all.tolerations[n] == spec.tolerations);
@@ -87,7 +87,7 @@ impl Filters {
         all
     }
 
-    /// Gives the number of a node's shape.
+    /// Returns the index of a node's shape.
     pub(super) fn shape_of(&mut self, node: &Node) -> usize {
         let values = self.keys.iter().map(|key| node.labels.get(key).map(Box::from)).collect();
         let taints = node.taints.iter().filter(|taint| taint.keeps_away()).cloned().collect();
@@ -102,13 +102,13 @@ impl Filters {
         number
     }
 
-    /// Tells whether some selector asks for nodes by name, so that two of one shape can differ.
+    /// Returns whether some selector uses node names, so that two nodes of one shape can differ.
     pub(super) fn ask_for_names(&self) -> bool {
         self.selectors.iter().any(|selector| selector.asks_for_names)
     }
 
-    /// Tells whether a selector takes a node of this shape.
-    pub(super) fn selects(&self, selector: usize, shape: usize, node: &Like<'_>) -> bool {
+    /// Returns whether a selector matches a node of this shape.
+    pub(super) fn selects(&self, selector: usize, shape: usize, node: &NodeSource<'_>) -> bool {
         let selector = &self.selectors[selector];
         if selector.is_empty() {
             return true;
@@ -124,12 +124,12 @@ impl Filters {
         })
     }
 
-    /// Tells whether a shape lets everybody in who does not ask for something else.
+    /// Returns whether a shape has neither a cordon nor taints.
     pub(super) fn is_open(&self, shape: usize) -> bool {
         !self.shapes[shape].unschedulable && self.shapes[shape].taints.is_empty()
     }
 
-    /// Tells whether a cordon keeps pods with these tolerations away.
+    /// Returns whether a cordon keeps out pods with these tolerations.
     pub(super) fn is_cordoned(&self, tolerations: usize, shape: usize) -> bool {
         self.shapes[shape].unschedulable && {
             let key = "node.kubernetes.io/unschedulable".into();
@@ -138,7 +138,7 @@ impl Filters {
         }
     }
 
-    /// Gives the first taint that keeps pods with these tolerations away.
+    /// Returns the first taint that keeps out pods with these tolerations.
     pub(super) fn untolerated(&self, tolerations: usize, shape: usize) -> Option<&Taint> {
         let tolerations = &self.tolerations[tolerations];
         self.shapes[shape].taints.iter().find(|taint| !taint.tolerated_by(tolerations))
@@ -146,7 +146,7 @@ impl Filters {
 }
 
 impl Selector {
-    fn of(spec: &PodSpec) -> Self {
+    fn from_spec(spec: &PodSpec) -> Self {
         let terms = spec.node_affinity.clone();
         let mut all = Self {
             labels: spec.node_selector.clone(),

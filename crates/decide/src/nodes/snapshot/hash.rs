@@ -1,19 +1,19 @@
-//! Finds equal things fast: a table from hash to number, in an order that is the same every time.
+//! Finds equal values: a hash table from values to indices, with a deterministic order.
 //!
-//! `std`'s map is not allowed here because its order is random; nothing ever walks this one.
+//! `std`'s map is not allowed here because its iteration order is random; nothing ever iterates over this one.
 
 use std::hash::{Hash, Hasher};
 
-/// Numbers distinct things from 0 in the order of their first appearance.
+/// Assigns consecutive indices to distinct values in the order of their first appearance.
 #[derive(Default)]
 pub(super) struct Distinct {
-    /// Number plus one, or 0 for a free slot; as many slots as a power of two.
+    /// Index plus one, or 0 for a free slot; the number of slots is a power of two.
     slots: Vec<u32>,
     hashes: Vec<u64>,
 }
 
 impl Distinct {
-    /// Gives the number of what has this hash and `is_same` as that number, and whether it is new.
+    /// Returns the index of the value with this hash for which `is_same` returns true, and whether it is new.
     pub(super) fn number(&mut self, hash: u64, is_same: impl Fn(usize) -> bool) -> (usize, bool) {
         if self.slots.len() < 2 * (self.hashes.len() + 1) {
             self.grow();
@@ -28,11 +28,11 @@ impl Distinct {
             at = (at + 1) & mask;
         }
         self.hashes.push(hash);
-        self.slots[at] = u32::try_from(self.hashes.len()).expect("fewer than four billion kinds");
+        self.slots[at] = u32::try_from(self.hashes.len()).expect("fewer than four billion values");
         (self.hashes.len() - 1, true)
     }
 
-    /// Gives the number of what has this hash and `is_same` as that number, if it was seen.
+    /// Returns the index of the value with this hash for which `is_same` returns true, if it exists.
     pub(super) fn find(&self, hash: u64, is_same: impl Fn(usize) -> bool) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut at = hash as usize & mask;
@@ -54,19 +54,19 @@ impl Distinct {
             while self.slots[at] != 0 {
                 at = (at + 1) & (size - 1);
             }
-            self.slots[at] = u32::try_from(number + 1).expect("fewer than four billion kinds");
+            self.slots[at] = u32::try_from(number + 1).expect("fewer than four billion values");
         }
     }
 }
 
-/// Hashes a value, the same in every run.
+/// Hashes a value deterministically.
 pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     let mut mixer = Mixer(0);
     value.hash(&mut mixer);
     mixer.finish()
 }
 
-/// Multiplies and rotates eight bytes at a time: not safe against an enemy, whose pods would only slow a turn down.
+/// Multiplies and rotates eight bytes at a time: not collision-resistant, but collisions only slow an evaluation down.
 struct Mixer(u64);
 
 impl Mixer {
@@ -102,7 +102,7 @@ impl Hasher for Mixer {
     }
 
     fn finish(&self) -> u64 {
-        // The low bits choose the slot, so the high ones, which are mixed best, have to reach them.
+        // The low bits choose the slot, so the well-mixed high ones are folded in.
         self.0 ^ (self.0 >> 29)
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_things_get_one_number_and_others_another() {
+    fn equal_values_have_equal_indices() {
         let words: Vec<String> = (0..1000).map(|n| format!("word-{}", n % 300)).collect();
         let (mut distinct, mut kept) = (Distinct::default(), Vec::<&str>::new());
         for word in &words {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn things_of_one_hash_are_told_apart() {
+    fn values_with_equal_hashes_are_distinguished() {
         let mut distinct = Distinct::default();
         assert_eq!(distinct.number(7, |_| false), (0, true));
         assert_eq!(distinct.number(7, |_| false), (1, true));

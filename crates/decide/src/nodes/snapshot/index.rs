@@ -1,10 +1,10 @@
-//! Finds the first node with enough room without looking at those that have none.
+//! Finds the first node with enough free resources without visiting those that have too few.
 //!
-//! A tree over the nodes keeps, for every stretch of them, the most cpu, memory and pod slots that any has free.
+//! A segment tree over the nodes stores, for every range of them, the maximum free cpu, memory and pod slots.
 
 use super::NodeId;
 
-/// What is free on a node, or the most of each that is free in a stretch of nodes.
+/// The free resources of a node, or the maximum of each in a range of nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     pub(super) cpu: i64,
@@ -13,7 +13,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// A node that takes nothing.
+    /// A node without free resources.
     pub(super) const NONE: Self = Self { cpu: i64::MIN, memory: i64::MIN, slots: i64::MIN };
 
     fn most(self, other: Self) -> Self {
@@ -34,11 +34,11 @@ pub(super) struct Index {
     /// The root is at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves` on.
     tree: Vec<Room>,
     leaves: usize,
-    /// Which node each leaf stands for, and which leaf stands for each node, if that is not the same number.
+    /// The node of each leaf, and the leaf of each node, if they are not the same number.
     order: Option<Order>,
 }
 
-/// Nodes in an order other than that of their numbers.
+/// Nodes in an order other than that of their ids.
 struct Order {
     nodes: Vec<NodeId>,
     leaf_of: Vec<Option<usize>>,
@@ -56,7 +56,7 @@ impl Index {
         }
     }
 
-    /// Tries nodes in this order from now on; a node that is not named is not tried any more.
+    /// Sets the order in which nodes are tried; other nodes are not tried any more.
     pub(super) fn reorder(&mut self, order: &[NodeId], room: impl Fn(NodeId) -> Room) {
         let mut leaf_of = vec![None; order.iter().max().map_or(0, |last| last + 1)];
         order.iter().enumerate().for_each(|(leaf, node)| leaf_of[*node] = Some(leaf));
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    /// Finds the first node, in order and from the place `from` on, that has what is wanted and that `takes` accepts.
+    /// Returns the first node, in order and from position `from` on, that has the wanted resources and that `takes` accepts.
     pub(super) fn first(
         &self,
         wanted: Room,
@@ -115,7 +115,7 @@ impl Index {
                     continue;
                 }
             }
-            // On to the next stretch to the right: up while this is a right child, then over.
+            // Continue with the next range to the right: up while this is a right child, then over.
             while at % 2 == 1 {
                 at /= 2;
                 if at == 0 {
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_node_found_is_the_first_there_is(
+        fn the_first_node_equals_that_of_a_linear_scan(
             free in prop::collection::vec((0_i64..5, 0_i64..5, 0_i64..3), 0..70),
             cpu in 0_i64..5, memory in 0_i64..5, from in 0_usize..80,
         ) {
@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn in_another_order_the_first_node_found_is_the_first_in_that_order(
+        fn the_first_node_in_another_order_equals_that_of_a_linear_scan(
             free in prop::collection::vec(0_i64..5, 1..40), cpu in 0_i64..5, keep in 1_usize..4,
         ) {
             let room = |node: NodeId| Room { cpu: free[node], memory: 0, slots: 1 };

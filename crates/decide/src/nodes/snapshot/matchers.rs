@@ -1,18 +1,18 @@
-//! Which pods the selectors of affinity, anti-affinity and spread mean.
+//! Matches pods against the selectors of affinity, anti-affinity and spread.
 //!
-//! A selector that asks for `app=web` is looked up from the pods that have that label, so that a thousand services,
-//! each with a selector for itself, are not compared with each other.
+//! A selector for `app=web` is looked up by that label, so that a thousand services, each with a selector for itself, are not
+//! compared with each other.
 
 use std::collections::BTreeMap;
 
 use super::hash::{Distinct, hash};
 use crate::nodes::{LabelSelector, Labels, Operator, PodSpec, PodTerm};
 
-/// Means pods by namespace and label: all parts must match.
+/// Matches pods by namespace and labels: all parts must match.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Matcher {
     parts: Box<[Part]>,
-    /// Pods being deleted are not meant.
+    /// Terminating pods do not match.
     not_terminating: bool,
 }
 
@@ -24,7 +24,7 @@ struct Part {
 }
 
 impl Matcher {
-    /// Means the pods of all `terms` of a pod with this spec.
+    /// Matches the pods of all `terms` of a pod with this spec.
     pub(super) fn of_terms<'t>(
         spec: &PodSpec,
         terms: impl IntoIterator<Item = &'t PodTerm>,
@@ -42,9 +42,9 @@ impl Matcher {
         Self { parts: parts.into(), not_terminating: false }
     }
 
-    /// Means what a spread constraint counts: pods of the same namespace that are not being deleted.
+    /// Matches the pods that a spread constraint counts: pods of the same namespace that are not terminating.
     pub(super) fn of_spread(spec: &PodSpec, selector: &LabelSelector) -> Self {
-        // To count, the scheduler takes an empty selector for one that matches nothing.
+        // When counting, the scheduler treats an empty selector as one that matches nothing.
         let selector =
             if selector.is_empty() { LabelSelector::nothing() } else { selector.clone() };
         let namespaces = [spec.namespace.clone()].into();
@@ -52,13 +52,13 @@ impl Matcher {
         Self { parts: [part].into(), not_terminating: true }
     }
 
-    /// Tells whether a pod with this spec is meant.
+    /// Returns whether a pod with this spec matches.
     pub(super) fn matches(&self, spec: &PodSpec, namespaces: &BTreeMap<Box<str>, Labels>) -> bool {
         !(self.not_terminating && spec.terminating)
             && self.parts.iter().all(|part| part.matches(spec, namespaces))
     }
 
-    /// Gives labels of which a pod must have one to be meant, or None if there are none such.
+    /// Returns labels of which a matching pod must have one, or `None` if there are none.
     fn anchors(&self) -> Option<(&str, &[Box<str>])> {
         let requirements = self.parts.iter().flat_map(|part| &part.selector.requirements);
         let mut asked = requirements.filter(|r| r.operator == Operator::In);
@@ -72,20 +72,20 @@ impl Part {
         let in_namespace = named
             || self.namespace_selector.as_ref().is_some_and(|selector| {
                 let labels = namespaces.get(&spec.namespace).cloned().unwrap_or_default();
-                // The API server gives every namespace this label, whatever a file says.
+                // The API server sets this label on every namespace.
                 selector.matches(&labels.with("kubernetes.io/metadata.name", &spec.namespace))
             });
         in_namespace && self.selector.matches(&spec.labels)
     }
 }
 
-/// The distinct matchers, by number.
+/// The distinct matchers, by index.
 #[derive(Default)]
 pub(super) struct Matchers {
     all: Vec<Matcher>,
     distinct: Distinct,
     by_label: BTreeMap<(Box<str>, Box<str>), Vec<usize>>,
-    /// Those that no label leads to.
+    /// Those that cannot be looked up by label.
     unanchored: Vec<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Matchers {
         number
     }
 
-    /// Lists the matchers that mean a pod with this spec.
+    /// Returns the matchers that match a pod with this spec.
     pub(super) fn meaning(
         &self,
         spec: &PodSpec,
@@ -117,7 +117,7 @@ impl Matchers {
             return Vec::new();
         }
         let by_label = spec.labels.iter().filter_map(|(key, value)| {
-            // Made only when matchers exist; classes are few compared with pods.
+            // Only built when matchers exist; classes are few compared with pods.
             self.by_label.get(&(Box::from(key), Box::from(value)))
         });
         let mut found: Vec<usize> = by_label

@@ -1,16 +1,16 @@
-//! Host ports: which of them two pods cannot have on one node.
+//! Host port conflicts.
 
 use super::classes::Classes;
 use super::hash::{Distinct, hash};
 use crate::nodes::HostPort;
 
-/// The distinct host ports, by number.
+/// The distinct host ports, by index.
 #[derive(Default)]
 pub(super) struct Ports(Vec<HostPort>);
 
 impl Ports {
-    /// Numbers the ports of all classes, and tells the classes their numbers.
-    pub(super) fn of(classes: &mut Classes) -> Self {
+    /// Indexes the ports of all classes, and stores the indices in the classes.
+    pub(super) fn new(classes: &mut Classes) -> Self {
         let (mut distinct, mut all) = (Distinct::default(), Vec::<HostPort>::new());
         for class in classes.iter_mut() {
             let number = |port: &HostPort| {
@@ -25,7 +25,7 @@ impl Ports {
         Self(all)
     }
 
-    /// Finds a port that clashes with one of those taken.
+    /// Returns a port that conflicts with one of those taken.
     pub(super) fn clash(&self, wanted: &[u32], taken: &[u32]) -> Option<u16> {
         let clashes = |a: u32| taken.iter().any(|b| self.clash_of(a, *b));
         wanted.iter().copied().find(|port| clashes(*port)).map(|port| self.0[port as usize].port)

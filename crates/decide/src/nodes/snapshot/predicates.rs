@@ -1,11 +1,11 @@
-//! Whether a pod may be on a node, rule by rule in the order of the scheduler's plugins.
+//! Checks whether a pod fits on a node, in the order of the scheduler's plugins.
 
 use super::index::Room;
-use super::volumes::Trouble;
+use super::volumes::VolumeProblem;
 use super::{ClassId, NO_DOMAIN, NodeId, Snapshot};
 use crate::nodes::{Effect, Refusal};
 
-/// The first rule that says no.
+/// The first rule that fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::nodes) enum Check {
     Cordoned,
@@ -14,24 +14,24 @@ pub(in crate::nodes) enum Check {
     Port(u16),
     Slots,
     Resource(usize),
-    Volume(Trouble),
-    /// These name the topology.
+    Volume(VolumeProblem),
+    /// These have the topology's index.
     Spread(usize),
     Affinity(usize),
     Anti(usize),
 }
 
 impl Snapshot<'_> {
-    /// Finds the first rule that keeps pods of a class off a node.
+    /// Returns the first rule that rejects pods of a class on a node.
     pub(in crate::nodes) fn check(&self, class: ClassId, node: NodeId) -> Option<Check> {
-        self.check_looks(class, node)
+        self.check_static(class, node)
             .or_else(|| self.check_room(class, node))
             .or_else(|| self.check_spread(class, node))
-            .or_else(|| self.check_company(class, node))
+            .or_else(|| self.check_pod_affinity(class, node))
     }
 
-    /// Cordons, taints, selectors: what does not change as pods come and go.
-    pub(in crate::nodes) fn check_looks(&self, class: ClassId, node: NodeId) -> Option<Check> {
+    /// Checks cordons, taints and selectors, which do not change when pods are added or removed.
+    pub(in crate::nodes) fn check_static(&self, class: ClassId, node: NodeId) -> Option<Check> {
         let (class, node) = (&self.classes[class], &self.nodes[node]);
         if node.is_closed {
             return Some(Check::Cordoned);
@@ -44,11 +44,11 @@ impl Snapshot<'_> {
                 return Some(Check::Taint);
             }
         }
-        let selects = self.filters.selects(class.selector, node.shape, &node.like);
+        let selects = self.filters.selects(class.selector, node.shape, &node.source);
         (!selects).then_some(Check::Selector)
     }
 
-    /// Ports, resources, volumes.
+    /// Checks ports, resources and volumes.
     pub(in crate::nodes) fn check_room(&self, class: ClassId, id: NodeId) -> Option<Check> {
         let (class, node) = (&self.classes[class], &self.nodes[id]);
         if !class.ports.is_empty()
@@ -59,7 +59,7 @@ impl Snapshot<'_> {
         if node.slots < 1 {
             return Some(Check::Slots);
         }
-        // What is not asked for always fits, even on a node that promised too much.
+        // A resource that is not requested always fits, even on an overcommitted node.
         let short = |(wanted, free): (&i64, &i64)| *wanted > 0 && wanted > free;
         if let Some(at) = class.request.iter().zip(self.free(id)).position(short) {
             return Some(Check::Resource(at));
@@ -67,7 +67,7 @@ impl Snapshot<'_> {
         if class.volumes.is_empty() {
             return None;
         }
-        self.volumes.trouble(&class.volumes, &node.like, &node.volumes).map(Check::Volume)
+        self.volumes.problem(&class.volumes, &node.source, &node.volumes).map(Check::Volume)
     }
 
     fn check_spread(&self, class: ClassId, node: NodeId) -> Option<Check> {
@@ -84,8 +84,8 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Pod affinity, pod anti-affinity, and the anti-affinity of pods that are there.
-    fn check_company(&self, class: ClassId, node: NodeId) -> Option<Check> {
+    /// Checks pod affinity, pod anti-affinity, and the anti-affinity of existing pods.
+    fn check_pod_affinity(&self, class: ClassId, node: NodeId) -> Option<Check> {
         let terms = &self.classes[class].terms;
         let domain_of = |counter: usize| {
             let counter = &self.counters.plain[counter];
@@ -109,7 +109,7 @@ impl Snapshot<'_> {
         counters.find(crowded).map(|counter| Check::Anti(self.counters.plain[counter].topology))
     }
 
-    /// A pod that wants to be near its like may start anywhere with the keys, as long as none of them is anywhere.
+    /// Returns whether a pod with affinity to its own class may be the first: the node has the keys, and no pod matches anywhere.
     fn is_first_of_its_kind(&self, class: ClassId, node: NodeId) -> bool {
         let terms = &self.classes[class].terms;
         terms.affine_to_self
@@ -119,7 +119,7 @@ impl Snapshot<'_> {
             })
     }
 
-    /// Finds the first node from `from` on that takes a pod of the class, among those that `may` allows.
+    /// Returns the first node from `from` on on which a pod of the class fits, among those that `may` allows.
     pub(in crate::nodes) fn first_fit_of(
         &self,
         class: ClassId,
@@ -130,17 +130,17 @@ impl Snapshot<'_> {
             .first(self.wanted(class), from, |node| may(node) && self.check(class, node).is_none())
     }
 
-    /// Tells whether some node looks right for a class and has room for it, whatever other pods say.
+    /// Returns whether some node matches a class and has room for it, regardless of other pods.
     pub(in crate::nodes) fn nodes_could_take(&self, class: ClassId) -> bool {
         let could = |node| {
-            self.check_looks(class, node).is_none() && self.check_room(class, node).is_none()
+            self.check_static(class, node).is_none() && self.check_room(class, node).is_none()
         };
         self.index.first(self.wanted(class), 0, could).is_some()
     }
 
-    /// Tells whether two nodes are the same to every class: they look alike, have as much left, and as many pods of each
-    /// sort are in their zones.
-    pub(in crate::nodes) fn are_twins(&self, a: NodeId, b: NodeId) -> bool {
+    /// Returns whether two nodes are equivalent for every class: equal shapes, equal free resources, and equal counts in their
+    /// zones.
+    pub(in crate::nodes) fn are_equivalent(&self, a: NodeId, b: NodeId) -> bool {
         let (one, other) = (&self.nodes[a], &self.nodes[b]);
         one.shape == other.shape
             && one.slots == other.slots
@@ -156,7 +156,7 @@ impl Snapshot<'_> {
         Room { cpu: asked(request[0]), memory: asked(request[1]), slots: 1 }
     }
 
-    /// Puts what a rule said into words.
+    /// Converts a failed check into its reason.
     pub(in crate::nodes) fn refusal(&self, class: ClassId, node: NodeId, check: Check) -> Refusal {
         let key = |topology: usize| self.topologies.key(topology).into();
         match check {
@@ -180,8 +180,10 @@ impl Snapshot<'_> {
             Check::Resource(0) => Refusal::InsufficientCpu,
             Check::Resource(1) => Refusal::InsufficientMemory,
             Check::Resource(at) => Refusal::InsufficientResource(self.classes.resource(at).into()),
-            Check::Volume(Trouble::Limit(v)) => Refusal::VolumeLimit(self.volumes.driver(v).into()),
-            Check::Volume(Trouble::Taken(v) | Trouble::Unreachable(v)) => {
+            Check::Volume(VolumeProblem::Limit(v)) => {
+                Refusal::VolumeLimit(self.volumes.driver(v).into())
+            }
+            Check::Volume(VolumeProblem::Taken(v) | VolumeProblem::Unreachable(v)) => {
                 Refusal::VolumeZone(self.volumes.name(v).into())
             }
             Check::Spread(topology) => Refusal::TopologySpread(key(topology)),

@@ -1,4 +1,4 @@
-//! Turns the terms of pods into the counters they read and the counters they move.
+//! Converts the terms of pods into the counters that they read and update.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use super::matchers::{Matcher, Matchers};
 use super::topology::Topologies;
 use crate::nodes::{Labels, PodSpec};
 
-/// What one class of pods has to do with counters.
+/// The counters of one class of pods.
 #[derive(Default)]
 pub(in crate::nodes) struct Terms {
     /// The plain counters that a pod of this class counts for.
     pub(in crate::nodes) counts_for: Box<[usize]>,
     /// The spread counters that it counts for.
     pub(in crate::nodes) spreads_for: Box<[usize]>,
-    /// Some counter of these must be above 0, each in the node's domain.
+    /// Each of these counters must be above 0 in the node's domain.
     pub(in crate::nodes) affinity: Box<[usize]>,
-    /// It may be the first of those it wants to be near.
+    /// It may be the first pod that matches its own affinity.
     pub(in crate::nodes) affine_to_self: bool,
     /// These must be 0 in the node's domain.
     pub(in crate::nodes) anti: Box<[Anti]>,
-    /// These too: pods that do not want this one near.
+    /// These too: counters of pods with anti-affinity to this class.
     pub(in crate::nodes) unwanted_by: Box<[usize]>,
     pub(in crate::nodes) spread: Box<[SpreadRule]>,
 }
@@ -31,7 +31,7 @@ pub(in crate::nodes) struct Terms {
 #[derive(Clone, Copy)]
 pub(in crate::nodes) struct Anti {
     pub(in crate::nodes) counter: usize,
-    /// Pods of this class must not be near each other.
+    /// Pods of this class match their own term.
     pub(in crate::nodes) means_itself: bool,
 }
 
@@ -41,11 +41,11 @@ pub(in crate::nodes) struct SpreadRule {
     pub(in crate::nodes) counter: usize,
     pub(in crate::nodes) max_skew: u32,
     pub(in crate::nodes) min_domains: u32,
-    /// It counts itself (1) or not (0).
+    /// Whether it counts itself (1) or not (0).
     pub(in crate::nodes) own: u32,
 }
 
-/// All counters, by number.
+/// All counters, by index.
 #[derive(Default)]
 pub(in crate::nodes) struct Counters {
     pub(in crate::nodes) plain: Vec<Counter>,
@@ -53,16 +53,16 @@ pub(in crate::nodes) struct Counters {
     pub(in crate::nodes) regions: Vec<Region>,
 }
 
-/// What a plain counter counts: pods that a matcher means, or pods that hold a term with it.
+/// What a plain counter counts: pods that match a matcher, or pods that have a term with it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Counted {
     Meant,
     Holder,
 }
 
-/// The numbers given so far while the terms of all classes are read.
+/// The indices assigned so far while the terms of all classes are converted.
 #[derive(Default)]
-struct Reading {
+struct TermConverter {
     counters: Counters,
     matchers: Matchers,
     plain: BTreeMap<(usize, usize, Counted), usize>,
@@ -75,13 +75,13 @@ struct Reading {
 }
 
 impl Counters {
-    /// Reads the terms of all classes and tells each its counters.
-    pub(super) fn of(
+    /// Converts the terms of all classes and stores their counters in them.
+    pub(super) fn new(
         classes: &mut Classes,
         topologies: &mut Topologies,
         namespaces: &BTreeMap<Box<str>, Labels>,
     ) -> Self {
-        let mut reading = Reading::default();
+        let mut reading = TermConverter::default();
         let mut holds: Vec<Vec<usize>> = Vec::with_capacity(classes.len());
         for class in classes.iter_mut() {
             let spec = &*class.spec;
@@ -108,24 +108,24 @@ impl Counters {
         reading.counters
     }
 
-    /// Counts a new node in the regions that look at it.
+    /// Counts a new node in the regions that consider it.
     pub(super) fn push_node(
         &mut self,
         node: NodeId,
         topologies: &Topologies,
-        looks: impl Fn(Option<usize>, Option<usize>) -> bool,
+        is_included: impl Fn(Option<usize>, Option<usize>) -> bool,
     ) {
         for region in &mut self.regions {
             let Scope { topology, keys, selector, tolerations } = &region.scope;
             let has_keys = keys.iter().all(|key| topologies.domain(*key, node) != super::NO_DOMAIN);
-            let counts = has_keys && looks(*selector, *tolerations);
+            let counts = has_keys && is_included(*selector, *tolerations);
             let domain = if counts { topologies.domain(*topology, node) } else { super::NO_DOMAIN };
             region.domain_of.push(domain);
             region.add_nodes(domain, 1);
         }
     }
 
-    /// Tells whether the zones of two nodes are alike: the same pods are there, and as many nodes.
+    /// Returns whether the zones of two nodes are equivalent: equal pods and equal numbers of nodes.
     pub(super) fn are_alike(&self, topologies: &Topologies, a: NodeId, b: NodeId) -> bool {
         let is_alike = |counts: &dyn Fn(u32) -> (u32, u32), a: u32, b: u32| {
             (a == super::NO_DOMAIN) == (b == super::NO_DOMAIN) && counts(a) == counts(b)
@@ -145,7 +145,7 @@ impl Counters {
         })
     }
 
-    /// Forgets the newest node, which has no pods.
+    /// Removes the newest node, which has no pods.
     pub(super) fn pop_node(&mut self) {
         for region in &mut self.regions {
             if let Some(domain) = region.domain_of.pop() {
@@ -154,14 +154,14 @@ impl Counters {
         }
     }
 
-    /// Counts a node out of its regions, or in again.
+    /// Counts a node in its regions, or removes it.
     pub(super) fn node_there(&mut self, node: NodeId, change: i32) {
         for region in &mut self.regions {
             region.add_nodes(region.domain_of[node], change);
         }
     }
 
-    /// Counts a pod on a node, or counts it out.
+    /// Counts a pod on a node, or removes it.
     pub(super) fn count(
         &mut self,
         terms: &Terms,
@@ -180,7 +180,7 @@ impl Counters {
     }
 }
 
-impl Reading {
+impl TermConverter {
     fn matcher(&mut self, matcher: Matcher) -> usize {
         let number = self.matchers.number(matcher);
         if number == self.meant_by.len() {
@@ -203,7 +203,7 @@ impl Reading {
         })
     }
 
-    /// A pod satisfies the affinity only if all terms mean it, so each term counts the pods that all of them mean.
+    /// A pod satisfies the affinity only if it matches all terms, so each term counts the pods that match all of them.
     fn affinity(&mut self, spec: &PodSpec, topologies: &mut Topologies) -> Box<[usize]> {
         if spec.affinity.is_empty() {
             return Box::default();
@@ -215,7 +215,7 @@ impl Reading {
         spec.affinity.iter().map(counter).collect()
     }
 
-    /// Gives the terms, and the counters of those who hold them.
+    /// Returns the terms, and the counters of the pods that have them.
     fn anti(
         &mut self,
         spec: &PodSpec,

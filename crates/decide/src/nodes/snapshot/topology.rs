@@ -1,14 +1,14 @@
-//! Which domain (host, zone, …) each node is in, for every topology key that some pod cares about.
+//! The domain (host, zone, …) of each node, for every topology key in use.
 
 use std::collections::BTreeMap;
 
 use super::NodeId;
 use crate::nodes::HOSTNAME_LABEL;
 
-/// A node without the key is in no domain.
+/// The domain of a node without the key.
 pub(in crate::nodes) const NO_DOMAIN: u32 = u32::MAX;
 
-/// The topology keys in use and the domain of every node, all by number.
+/// The topology keys in use and the domain of every node, all by index.
 #[derive(Default)]
 pub(in crate::nodes) struct Topologies(Vec<Topology>);
 
@@ -19,7 +19,7 @@ struct Topology {
 }
 
 impl Topologies {
-    /// Gives the number of a key.
+    /// Returns the index of a key.
     pub(super) fn number(&mut self, key: &str) -> usize {
         self.0.iter().position(|topology| &*topology.key == key).unwrap_or_else(|| {
             self.0.push(Topology {
@@ -39,17 +39,17 @@ impl Topologies {
         &self.0[topology].key
     }
 
-    /// Tells whether every node is a domain of its own.
+    /// Returns whether every node is a domain of its own.
     pub(in crate::nodes) fn is_hostname(&self, topology: usize) -> bool {
         &*self.0[topology].key == HOSTNAME_LABEL
     }
 
-    /// Gives the domain of a node.
+    /// Returns the domain of a node.
     pub(in crate::nodes) fn domain(&self, topology: usize, node: NodeId) -> u32 {
         self.0[topology].of_node[node]
     }
 
-    /// Gives the number of a domain by its name, which is new if it was never seen.
+    /// Returns the index of a domain by its name, adding it if it is new.
     pub(in crate::nodes) fn named(&mut self, topology: usize, value: &str) -> u32 {
         let domains = &mut self.0[topology].domains;
         if let Some(domain) = domains.get(value) {

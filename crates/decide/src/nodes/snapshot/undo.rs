@@ -1,8 +1,8 @@
-//! What-ifs: every change is logged, and undone by doing its opposite.
+//! Simulated changes: each is logged, and undone by its inverse.
 
 use super::{ClassId, NodeId, PodId, Snapshot};
 
-/// A moment to go back to.
+/// A savepoint in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
@@ -18,7 +18,7 @@ pub(super) enum Op {
 }
 
 impl Snapshot<'_> {
-    /// Remembers this moment, to come back to with [`Self::undo_to`].
+    /// Returns a savepoint for [`Self::undo_to`].
     pub fn mark(&self) -> Mark {
         Mark(self.log.len())
     }
@@ -33,12 +33,12 @@ impl Snapshot<'_> {
 
     fn undo(&mut self, op: &Op) {
         match *op {
-            Op::AddNode => self.forget_newest_node(),
+            Op::AddNode => self.remove_newest_node(),
             Op::Put { class, node } => self.take(class, node),
             Op::Take { class, node } => self.put(class, node),
             Op::Listed { pod } => {
-                let node = self.node_of[pod].take().expect("it was placed");
-                // What came after it on that node is undone already, so it is the last.
+                let node = self.node_of[pod].take().expect("the pod was placed");
+                // Later changes on that node are undone already, so it is the last.
                 self.pods_on[node].pop();
             }
             Op::Unlisted { pod, node, at } => {

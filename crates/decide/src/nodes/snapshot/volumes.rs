@@ -1,31 +1,31 @@
-//! Persistent volumes: where they can be reached, how many a node attaches, who may share them.
+//! Persistent volumes: accessibility, attach limits and exclusive use.
 
-use super::Like;
+use super::NodeSource;
 use super::classes::Classes;
 use super::hash::{Distinct, hash};
 use crate::nodes::{NodeTerm, Volume};
 
-/// The distinct volumes, by number, and how many pods use each.
+/// The distinct volumes, by index, and how many pods use each.
 #[derive(Default)]
 pub(super) struct Volumes {
     all: Vec<Volume>,
     users: Vec<u32>,
 }
 
-/// What is wrong with a volume on a node.
+/// The reason why a volume cannot be used on a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::nodes) enum Trouble {
-    /// Another pod has it, and it is for one pod only.
+pub(in crate::nodes) enum VolumeProblem {
+    /// It is exclusive and in use by another pod.
     Taken(u32),
-    /// The node attaches no more of its driver's volumes.
+    /// The node cannot attach more volumes of its driver.
     Limit(u32),
-    /// It cannot be reached from the node, or does not exist.
+    /// It is not accessible from the node, or does not exist.
     Unreachable(u32),
 }
 
 impl Volumes {
-    /// Numbers the volumes of all classes, and tells the classes their numbers.
-    pub(super) fn of(classes: &mut Classes) -> Self {
+    /// Indexes the volumes of all classes, and stores the indices in the classes.
+    pub(super) fn new(classes: &mut Classes) -> Self {
         let (mut distinct, mut all) = (Distinct::default(), Vec::<Volume>::new());
         for class in classes.iter_mut() {
             let number = |volume: &Volume| {
@@ -60,11 +60,12 @@ impl Volumes {
         }
     }
 
-    /// Takes back [`Self::attach`].
+    /// Reverts [`Self::attach`].
     pub(super) fn detach(&mut self, wanted: &[u32], attached: &mut Vec<(u32, u32)>) {
         for volume in wanted {
             self.users[*volume as usize] -= 1;
-            let at = attached.iter().position(|(v, _)| v == volume).expect("it was attached");
+            let at =
+                attached.iter().position(|(v, _)| v == volume).expect("the volume was attached");
             attached[at].1 -= 1;
             if attached[at].1 == 0 {
                 attached.swap_remove(at);
@@ -72,24 +73,24 @@ impl Volumes {
         }
     }
 
-    /// Gives how many pods may use these volumes at the same time, apart from those that do.
+    /// Returns how many more pods may use these volumes at the same time.
     pub(super) fn exclusive_takes(&self, wanted: &[u32]) -> u32 {
         let exclusive = |v: &&u32| self.all[**v as usize].exclusive;
         let mut uses = wanted.iter().filter(exclusive).map(|v| self.users[*v as usize]);
         uses.next().map_or(u32::MAX, |first| u32::from(first == 0 && uses.all(|more| more == 0)))
     }
 
-    /// Finds what is wrong with these volumes on a node with those attached.
-    pub(super) fn trouble(
+    /// Returns why these volumes cannot be used on a node with those attached.
+    pub(super) fn problem(
         &self,
         wanted: &[u32],
-        node: &Like<'_>,
+        node: &NodeSource<'_>,
         attached: &[(u32, u32)],
-    ) -> Option<Trouble> {
+    ) -> Option<VolumeProblem> {
         let volume = |v: &u32| &self.all[*v as usize];
         let taken = |v: &&u32| volume(v).exclusive && self.users[**v as usize] > 0;
         if let Some(taken) = wanted.iter().find(taken) {
-            return Some(Trouble::Taken(*taken));
+            return Some(VolumeProblem::Taken(*taken));
         }
         for v in wanted {
             let driver = &volume(v).driver;
@@ -102,18 +103,18 @@ impl Volumes {
             new.dedup();
             let there = attached.iter().filter(|(v, _)| of_driver(v)).count();
             if !new.is_empty() && there + new.len() > *limit as usize {
-                return Some(Trouble::Limit(*v));
+                return Some(VolumeProblem::Limit(*v));
             }
         }
         let reached = |terms: &[NodeTerm]| terms.iter().any(|term| reaches(term, node));
         let lost = |v: &&u32| {
             volume(v).missing || volume(v).reachable.as_ref().is_some_and(|terms| !reached(terms))
         };
-        wanted.iter().find(lost).map(|v| Trouble::Unreachable(*v))
+        wanted.iter().find(lost).map(|v| VolumeProblem::Unreachable(*v))
     }
 }
 
-fn reaches(term: &NodeTerm, node: &Like<'_>) -> bool {
+fn reaches(term: &NodeTerm, node: &NodeSource<'_>) -> bool {
     let nothing = term.labels.is_empty() && term.name.is_empty();
     !nothing
         && term.labels.iter().all(|r| r.matches(node.label(&r.key)))

@@ -30,7 +30,7 @@ fn alone(policy: Threshold, values: &[f64], count: i64) -> Verdict {
 }
 
 #[test]
-fn the_mean_of_a_full_minute_has_to_cross() {
+fn the_mean_of_a_full_minute_must_cross_the_threshold() {
     let up = policy(Move::Up(1), 80.0);
     let down = policy(Move::Down(1), 40.0);
     let half = |a: f64, b: f64| [vec![a; 30], vec![b; 30]].concat();
@@ -55,7 +55,7 @@ fn the_mean_of_a_full_minute_has_to_cross() {
 }
 
 #[test]
-fn a_quiet_period_holds_to_its_end() {
+fn the_quiet_period_includes_its_end() {
     for (last, fires) in [(ago(179), false), (ago(180), false), (ago(181), true), (None, true)] {
         let policy = Threshold { last_executed_at: last, ..policy(Move::Up(1), 80.0) };
         assert_eq!(alone(policy, &[90.0; 60], 3).fires, fires, "{last:?}");
@@ -63,7 +63,7 @@ fn a_quiet_period_holds_to_its_end() {
 }
 
 #[test]
-fn a_down_policy_also_waits_after_the_newest_up() {
+fn a_down_policy_also_waits_after_the_newest_scale_up() {
     let low = series(&[10.0; 60]);
     for (last_up, fires) in [(ago(100), false), (ago(181), true)] {
         let up = Threshold { last_executed_at: last_up, ..policy(Move::Up(1), 80.0) };
@@ -74,7 +74,7 @@ fn a_down_policy_also_waits_after_the_newest_up() {
 }
 
 #[test]
-fn limits_cut_a_step_or_refuse_it() {
+fn limits_shorten_or_refuse_a_step() {
     let high = [90.0; 60];
     let strict = |action| Threshold { is_strict: true, ..policy(action, 80.0) };
     for (policy, count, code, to) in [
@@ -92,7 +92,7 @@ fn limits_cut_a_step_or_refuse_it() {
 }
 
 #[test]
-fn of_several_that_fire_one_goes_first() {
+fn one_of_several_triggered_policies_takes_precedence() {
     let (high, low) = (series(&[90.0; 60]), series(&[10.0; 60]));
     let (cpu, memory) = (Reading::Series(&high), Reading::Series(&low));
     let verdicts = judge(
@@ -108,4 +108,15 @@ fn of_several_that_fire_one_goes_first() {
     let fires: Vec<bool> = verdicts.iter().map(|v| v.fires).collect();
     let to: Vec<i64> = verdicts.iter().map(|v| v.to).collect();
     assert_eq!((fires, to), (vec![false, false, true, false], vec![5, 5, 8, 5]));
+}
+
+#[test]
+fn a_service_that_another_autoscaler_sizes_is_left_to_it() {
+    let high = series(&[90.0; 60]);
+    let policies = [(policy(Move::Up(1), 80.0), Reading::Series(&high))];
+    assert!(judge(&policies, 5, now())[0].fires);
+    let verdicts = hold_shared(&policies, 5, "ScalingPolicy default/web");
+    assert_eq!((verdicts[0].fires, verdicts[0].to), (false, 5));
+    assert_eq!(verdicts[0].why.code(), "TargetShared");
+    assert_eq!(verdicts[0].why.to_string(), "ScalingPolicy default/web sizes the same target");
 }

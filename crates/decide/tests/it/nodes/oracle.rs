@@ -1,4 +1,4 @@
-//! The rules of the scheduler, slow and obvious: every question is answered by looking at every pod.
+//! A simple reference implementation of the scheduler's rules: each check visits every pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use plimsoll_decide::nodes::{Effect, Node, PodSpec, PodTerm, SpreadConstraint, T
 #[derive(Clone, Default)]
 pub(super) struct World<'a> {
     pub(super) nodes: Vec<&'a Node>,
-    /// Each pod's spec and the place of its node.
+    /// Each pod's spec and the index of its node.
     pub(super) pods: Vec<(&'a PodSpec, usize)>,
 }
 
 impl World<'_> {
-    /// Gives the code of the first rule that keeps the pod off the node.
+    /// Returns the code of the first rule that rejects the pod on the node.
     pub(super) fn refuses(&self, pod: &PodSpec, at: usize) -> Option<&'static str> {
         let node = self.nodes[at];
         let cordon = Taint {
@@ -63,9 +63,9 @@ impl World<'_> {
         let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
         for (at, other) in self.nodes.iter().enumerate() {
             let has_keys = pod.spread.iter().all(|r| other.labels.get(&r.topology_key).is_some());
-            let looked_at = (!rule.honor_affinity || selects(pod, other))
+            let is_counted = (!rule.honor_affinity || selects(pod, other))
                 && (!rule.honor_taints || tolerates(pod, other));
-            if has_keys && looked_at {
+            if has_keys && is_counted {
                 let meant = |p: &&PodSpec| {
                     p.namespace == pod.namespace
                         && !p.terminating
@@ -112,7 +112,7 @@ impl World<'_> {
         })
     }
 
-    /// Lists the nodes that would take the pod and are not cordoned.
+    /// Returns the uncordoned nodes on which the pod fits.
     pub(super) fn takers(&self, pod: &PodSpec) -> BTreeSet<&str> {
         let takes = |at: &usize| !self.nodes[*at].unschedulable && self.refuses(pod, *at).is_none();
         (0..self.nodes.len()).filter(takes).map(|at| &*self.nodes[at].name).collect()
@@ -143,7 +143,7 @@ fn ports_clash(a: &PodSpec, b: &PodSpec) -> bool {
     })
 }
 
-/// The clusters here only have terms about the pod's own namespace.
+/// Returns whether a term matches a pod; the clusters here only have terms about the pod's own namespace.
 fn means(holder: &PodSpec, term: &PodTerm, other: &PodSpec) -> bool {
     holder.namespace == other.namespace && term.selector.matches(&other.labels)
 }

@@ -1,4 +1,4 @@
-//! A snapshot answers as the oracle does, however pods came and went.
+//! A snapshot agrees with the reference implementation after any changes.
 
 use plimsoll_decide::Reason;
 use plimsoll_decide::nodes::{Cluster, PodId, Scheduling, Snapshot};
@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn every_answer_is_the_oracles(seed: u64) {
+    fn every_check_agrees_with_the_reference(seed: u64) {
         let mut dice = Dice(seed);
         let cluster = world::cluster(&mut dice);
         let mut snapshot = Snapshot::new(&cluster, |_| true);
@@ -25,7 +25,7 @@ proptest! {
             if snapshot.node_of(pod).is_some() {
                 snapshot.remove(pod);
             } else if !cluster.nodes.is_empty() {
-                // Anywhere, allowed or not: what was done by hand has to be counted too.
+                // Anywhere, allowed or not: manual placements have to be counted too.
                 snapshot.place(pod, dice.below(cluster.nodes.len()));
             }
         }
@@ -46,7 +46,7 @@ fn compare(cluster: &Cluster, snapshot: &Snapshot<'_>) -> Result<(), TestCaseErr
     let nodes: Vec<usize> = snapshot.nodes().collect();
     let placed = |pod: &PodId| snapshot.node_of(*pod);
     let world = World {
-        nodes: nodes.iter().map(|node| snapshot.looks(*node)).collect(),
+        nodes: nodes.iter().map(|node| snapshot.node_spec(*node)).collect(),
         pods: (0..cluster.pods.len())
             .filter_map(|pod| Some((&*cluster.pods[pod].spec, placed(&pod)?)))
             .collect(),
@@ -54,8 +54,8 @@ fn compare(cluster: &Cluster, snapshot: &Snapshot<'_>) -> Result<(), TestCaseErr
     for pod in (0..cluster.pods.len()).filter(|pod| placed(pod).is_none()) {
         let spec = &cluster.pods[pod].spec;
         for node in &nodes {
-            let said = snapshot.why_not(pod, *node).map(|refusal| refusal.code());
-            prop_assert_eq!(said, world.refuses(spec, *node), "{:?} on {}", spec, node);
+            let refusal = snapshot.why_not(pod, *node).map(|refusal| refusal.code());
+            prop_assert_eq!(refusal, world.refuses(spec, *node), "{:?} on {}", spec, node);
         }
         let first = snapshot.first_fit(pod, 0, |_| true).map(|node| snapshot.name(node));
         prop_assert_eq!(first, world.takers(spec).first().copied());
@@ -64,7 +64,7 @@ fn compare(cluster: &Cluster, snapshot: &Snapshot<'_>) -> Result<(), TestCaseErr
 }
 
 #[test]
-fn pods_of_nodes_that_are_not_there_take_no_room() {
+fn pods_of_missing_nodes_use_no_resources() {
     let mut cluster = world::cluster(&mut Dice(1));
     cluster.pods.iter_mut().for_each(|pod| pod.scheduling = Scheduling::On("nowhere".into()));
     let snapshot = Snapshot::new(&cluster, |_| true);

@@ -1,12 +1,12 @@
-//! What holds for every plan to add nodes.
+//! Properties of all scale-up plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plimsoll_decide::nodes::{
-    Cluster, Expander, Group, LabelSelector, Limits, Node, Place, Pod, PodId, PodSpec, PodTerm,
-    Range, Resources, ScaleUp, ScaleUpSettings, Scheduling, Settings, SpreadConstraint, Template,
-    Turn,
+    Cluster, Evaluation, Expander, Group, LabelSelector, Limits, Node, Placement, Pod, PodId,
+    PodSpec, PodTerm, Range, Resources, ScaleUp, ScaleUpSettings, Scheduling, Settings,
+    SpreadConstraint, Template,
 };
 use proptest::prelude::*;
 
@@ -42,13 +42,13 @@ proptest! {
     }
 
     #[test]
-    fn a_second_look_wants_nothing_more(seed: u64) {
+    fn a_second_evaluation_adds_nothing(seed: u64) {
         let (cluster, settings) = made(seed);
         let after = carried_out(&cluster, &settings);
-        // The limit on one plan is a reason to look again.
+        // The limit on one plan is a reason for another evaluation.
         if after.cluster.nodes.len() - cluster.nodes.len() < settings.scale_up.max_nodes as usize {
-            let mut turn = Turn::new(&after.cluster, &settings, world::now());
-            let plan = turn.scale_up();
+            let mut evaluation = Evaluation::new(&after.cluster, &settings, world::now());
+            let plan = evaluation.scale_up();
             prop_assert!(plan.resizes.is_empty(), "{:?}\nafter {:?} of {:#?}", plan, after.plan, cluster);
         }
     }
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-/// How many random worlds are looked at; PROPTEST_CASES can ask for more.
+/// Returns the number of random worlds; PROPTEST_CASES can request more.
 fn worlds() -> u32 {
     ProptestConfig::default().cases.max(1500)
 }
@@ -91,24 +91,27 @@ fn made(seed: u64) -> (Cluster, Settings) {
     (cluster, Settings { expanders, seed, limits, scale_up, ..Settings::default() })
 }
 
-/// A cluster after its plan.
+/// A cluster after its plan was carried out.
 struct After {
     plan: ScaleUp,
     cluster: Cluster,
-    /// Which pods were given a node, and its name: first those that need none of the new nodes.
+    /// The placed pods and their nodes' names: first those that need none of the new nodes.
     settled: Vec<(PodId, Box<str>)>,
     steps: Vec<Vec<(PodId, Box<str>)>>,
 }
 
 fn carried_out(cluster: &Cluster, settings: &Settings) -> After {
-    let mut turn = Turn::new(cluster, settings, world::now());
-    let place = |pod: &PodId| turn.snapshot.node_of(*pod).expect("it fits one of the nodes");
-    let settled: Vec<(PodId, Box<str>)> =
-        turn.fitting.iter().map(|pod| (*pod, turn.snapshot.name(place(pod)).into())).collect();
+    let mut evaluation = Evaluation::new(cluster, settings, world::now());
+    let place = |pod: &PodId| evaluation.snapshot.node_of(*pod).expect("it fits one of the nodes");
+    let settled: Vec<(PodId, Box<str>)> = evaluation
+        .schedulable
+        .iter()
+        .map(|pod| (*pod, evaluation.snapshot.name(place(pod)).into()))
+        .collect();
     let waits = |pod: &&Pod| pod.scheduling == Scheduling::Unschedulable;
     let waiting = cluster.pods.iter().filter(waits).count();
-    assert_eq!(settled.len() + turn.pending.len(), waiting, "each fits or asks");
-    let plan = turn.scale_up();
+    assert_eq!(settled.len() + evaluation.pending.len(), waiting, "each fits or asks");
+    let plan = evaluation.scale_up();
     let mut after = cluster.clone();
     for resize in &plan.resizes {
         let group = &cluster.groups[resize.group];
@@ -116,23 +119,24 @@ fn carried_out(cluster: &Cluster, settings: &Settings) -> After {
         let name = |at: usize| format!("{}-new-{at}", group.name);
         after.nodes.extend((0..resize.nodes.len()).map(|at| world::node(&name(at), group)));
     }
-    let name = |place: &Place| match *place {
-        Place::There(node) => turn.snapshot.name(node).into(),
-        Place::New { group, at } => format!("{}-new-{at}", cluster.groups[group].name).into(),
+    let name = |place: &Placement| match *place {
+        Placement::There(node) => evaluation.snapshot.name(node).into(),
+        Placement::New { group, at } => format!("{}-new-{at}", cluster.groups[group].name).into(),
     };
-    let named =
-        |step: &Vec<(PodId, Place)>| step.iter().map(|(pod, place)| (*pod, name(place))).collect();
+    let named = |step: &Vec<(PodId, Placement)>| {
+        step.iter().map(|(pod, place)| (*pod, name(place))).collect()
+    };
     let steps: Vec<Vec<(PodId, Box<str>)>> = plan.steps.iter().map(named).collect();
     for (pod, node) in settled.iter().chain(steps.iter().flatten()) {
         after.pods[*pod].scheduling = Scheduling::On(node.clone());
     }
     let in_nodes: usize = plan.resizes.iter().flat_map(|r| &r.nodes).map(Vec::len).sum();
-    assert_eq!(steps.iter().flatten().count(), in_nodes + plan.elsewhere.len());
+    assert_eq!(steps.iter().flatten().count(), in_nodes + plan.on_existing.len());
     After { plan, cluster: after, settled, steps }
 }
 
-/// Places the pods of a plan one by one, each as soon as all rules let it, step by step as the new nodes come; gives
-/// those that never are let in.
+/// Places the pods of a plan one by one, each as soon as all rules allow it, step by step as the new nodes are added; returns
+/// those that are never allowed.
 fn replay(before: &Cluster, after: &After) -> Vec<String> {
     let nodes: Vec<&Node> = before.nodes.iter().collect();
     let at = |nodes: &[&Node], name: &str| {
@@ -175,11 +179,11 @@ fn let_in<'a>(world: &mut World<'a>, cluster: &'a Cluster, left: &mut Vec<(PodId
     }
 }
 
-/// A plan in names only.
+/// A plan with names instead of indices.
 type Story = (BTreeMap<Box<str>, (u32, u32, BTreeSet<Box<str>>)>, BTreeSet<Box<str>>);
 
 fn story(cluster: &Cluster, settings: &Settings) -> Story {
-    let plan = Turn::new(cluster, settings, world::now()).scale_up();
+    let plan = Evaluation::new(cluster, settings, world::now()).scale_up();
     let grown = plan.resizes.iter().map(|resize| {
         let pods = resize.nodes.iter().flatten().map(|pod| cluster.pods[*pod].name.clone());
         (cluster.groups[resize.group].name.clone(), (resize.from, resize.to, pods.collect()))
@@ -189,8 +193,8 @@ fn story(cluster: &Cluster, settings: &Settings) -> Story {
 }
 
 #[test]
-fn a_zone_that_one_kind_opens_is_there_for_the_others() {
-    // The fifth pod that spreads would have a place in the first zone, did those that keep apart not open the third.
+fn a_zone_opened_for_one_class_exists_for_the_others() {
+    // The fifth pod with a spread constraint would fit in the first zone if the pods with anti-affinity did not open the third.
     let mut pods = vec![apart("running")];
     pods[0].scheduling = Scheduling::On("open".into());
     pods.extend((0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)));
@@ -204,8 +208,8 @@ fn a_zone_that_one_kind_opens_is_there_for_the_others() {
 }
 
 #[test]
-fn a_zone_that_cannot_take_the_pods_of_a_rule_still_counts_for_it() {
-    // The zone of the slow disks stays empty of the pods that spread, so only one of them has a place.
+fn a_zone_that_cannot_take_the_pods_of_a_constraint_still_counts() {
+    // The zone of the slow disks has no pods of the constraint, so only one of them fits.
     let groups = vec![group("fast", "a", "ssd"), group("slow", "b", "hdd")];
     let mut pods: Vec<Pod> = (0..2).map(|n| spread(&format!("spread-{n}"), "ssd", 1)).collect();
     pods.extend((0..2).map(|n| apart(&format!("apart-{n}"))));
@@ -216,8 +220,8 @@ fn a_zone_that_cannot_take_the_pods_of_a_rule_still_counts_for_it() {
 }
 
 #[test]
-fn nodes_are_not_shared_out_to_a_zone_that_would_keep_pods_out() {
-    // Nodes for the whole ones could be in any zone, but the fifth pod that spreads needs the third to stay away.
+fn nodes_are_not_balanced_into_a_zone_that_would_keep_pods_out() {
+    // Nodes for the large pods could be in any zone, but the fifth pod with a spread constraint requires that the third is not opened.
     let mut pods: Vec<Pod> = (0..5).map(|n| spread(&format!("spread-{n}"), "ssd", 2)).collect();
     pods.extend((0..2).map(|n| waiting(&format!("whole-{n}"), spec("whole", 2000))));
     let cluster = two_of_three_zones(pods);
@@ -229,8 +233,8 @@ fn nodes_are_not_shared_out_to_a_zone_that_would_keep_pods_out() {
 }
 
 #[test]
-fn pods_that_fit_after_all_are_told_in_the_order_in_which_they_were_let_in() {
-    // Followers are refused until a leader is there, and a third follower would keep further leaders out.
+fn fitting_pods_are_listed_in_the_order_of_placement() {
+    // Followers do not fit until a leader is placed, and a third follower would keep further leaders out.
     let groups = vec![group("g", "a", "ssd")];
     let mut follower = spec("follower", 100);
     follower.affinity = [near("leader")].into();
@@ -243,11 +247,11 @@ fn pods_that_fit_after_all_are_told_in_the_order_in_which_they_were_let_in() {
     let nodes = vec![world::node("n", &groups[0])];
     let cluster = Cluster { groups, nodes, pods, ..Cluster::default() };
     let settings = Settings::default();
-    assert_eq!(Turn::new(&cluster, &settings, world::now()).fitting, [1, 4, 0, 2, 3]);
+    assert_eq!(Evaluation::new(&cluster, &settings, world::now()).schedulable, [1, 4, 0, 2, 3]);
     assert_eq!(replay(&cluster, &carried_out(&cluster, &settings)), [""; 0]);
 }
 
-/// A zone with a node, one whose node takes no pods but whose group is to grow first, and one that has a group only.
+/// Returns a zone with a node, one whose node takes no pods but whose group grows first, and one that only has a group.
 fn two_of_three_zones(pods: Vec<Pod>) -> Cluster {
     let [first, third] =
         [("first", "a"), ("third", "c")].map(|(name, zone)| group(name, zone, "ssd"));
@@ -281,12 +285,12 @@ fn near(app: &str) -> PodTerm {
     PodTerm { topology_key: world::ZONE.into(), selector, ..PodTerm::default() }
 }
 
-/// A small pod that keeps apart from its like by zone.
+/// Returns a small pod with anti-affinity to its own class by zone.
 fn apart(name: &str) -> Pod {
     waiting(name, PodSpec { anti_affinity: [near("apart")].into(), ..spec("apart", 100) })
 }
 
-/// A pod that spreads over zones, counting those too that its disk keeps it off.
+/// Returns a pod that spreads over zones, including those that its disk excludes.
 fn spread(name: &str, disk: &str, max_skew: u32) -> Pod {
     let node_selector = [("disk", disk)].into_iter().collect();
     let spread = [rule("spread", max_skew)].into();

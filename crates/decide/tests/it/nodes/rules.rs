@@ -1,13 +1,13 @@
-//! The rules of pending pods, templates and predicates, by the number of their paragraph in Cluster Autoscaler's sheet.
+//! Rules about pending pods, templates and predicates, by paragraph of Cluster Autoscaler's rule sheet.
 
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 use plimsoll_decide::Reason as _;
 use plimsoll_decide::nodes::{
-    Cluster, DaemonSet, Effect, Group, HOSTNAME_LABEL, HostPort, LabelSelector, NodeTerm, Operator,
-    Owner, Pod, PodSpec, PodTerm, Requirement, Resources, ScaleUp, Scheduling, Settings,
-    SpreadConstraint, Taint, Template, Turn, Volume,
+    Cluster, DaemonSet, Effect, Evaluation, Group, HOSTNAME_LABEL, HostPort, LabelSelector, Node,
+    NodeTerm, Operator, Owner, Pod, PodSpec, PodTerm, Refusal, Requirement, Resources, ScaleUp,
+    Scheduling, Settings, SpreadConstraint, Taint, Template, Volume,
 };
 
 use super::world::{ZONE, node, now};
@@ -52,7 +52,7 @@ fn rule_1_3_which_pods_count_as_pending() {
 }
 
 #[test]
-fn rule_1_3_what_fits_after_all_asks_for_nothing() {
+fn rule_1_3_pods_that_fit_cause_no_scale_up() {
     let group = group();
     let nodes = vec![node("n", &group)];
     for (pods, wanted) in [(2, 0), (4, 0), (5, 1), (8, 1), (9, 2)] {
@@ -68,7 +68,7 @@ fn rule_1_3_what_fits_after_all_asks_for_nothing() {
 }
 
 #[test]
-fn rule_1_6_a_settled_node_goes_before_the_template() {
+fn rule_1_6_an_established_node_takes_precedence_over_the_template() {
     let group = group();
     let small = Resources { cpu: 500, ..group.template.clone().unwrap().capacity };
     let real = |ready_for| {
@@ -79,7 +79,7 @@ fn rule_1_6_a_settled_node_goes_before_the_template() {
     };
     let mut closed = real(600);
     closed.unschedulable = true;
-    // Four pods of 250m: a settled node of 500m says two nodes are needed (it takes two itself), the template one.
+    // Four pods of 250m: by an established node of 500m two nodes are needed (it takes two itself), by the template one.
     for (what, real, wanted) in
         [("settled", real(60), 2), ("too young", real(59), 1), ("closed", closed, 2)]
     {
@@ -94,7 +94,7 @@ fn rule_1_6_a_settled_node_goes_before_the_template() {
 }
 
 #[test]
-fn rule_1_6_passing_taints_are_not_part_of_a_template() {
+fn rule_1_6_transient_taints_are_not_part_of_a_template() {
     let mut settings = Settings::default();
     settings.scale_up.startup_taints = vec!["warming".into()];
     settings.scale_up.status_taints = vec!["state".into()];
@@ -116,7 +116,7 @@ fn rule_1_6_passing_taints_are_not_part_of_a_template() {
 }
 
 #[test]
-fn rule_1_6_daemons_take_their_room_on_a_new_node() {
+fn rule_1_6_daemons_use_resources_on_a_new_node() {
     let spec = |cpu| {
         Arc::new(PodSpec {
             requests: Resources { cpu, ..Resources::default() },
@@ -138,11 +138,11 @@ fn rule_1_6_daemons_take_their_room_on_a_new_node() {
     }
 }
 
-/// Turns a spec into one that a new node of the group does not take.
+/// Changes a spec so that it does not fit on a new node of the group.
 type Change = fn(&mut PodSpec);
 
 #[test]
-fn section_3_each_predicate_says_why_a_group_does_not_help() {
+fn section_3_each_predicate_has_its_reason() {
     let changes: [(&str, Change); 12] = [
         ("InsufficientCpu", |spec| spec.requests.cpu = 1001),
         ("InsufficientMemory", |spec| spec.requests.memory = (4 << 30) + 1),
@@ -156,7 +156,7 @@ fn section_3_each_predicate_says_why_a_group_does_not_help() {
                     .into();
             spec.node_affinity = Some([NodeTerm { labels, name: Box::default() }].into());
         }),
-        ("PodAffinity", |spec| spec.affinity = [near(HOSTNAME_LABEL, "nobody")].into()),
+        ("PodAffinity", |spec| spec.affinity = [near(HOSTNAME_LABEL, "absent")].into()),
         ("PodAffinity", |spec| spec.affinity = [near(ZONE, "a")].into()),
         ("PodAntiAffinity", |spec| {
             spec.anti_affinity = [near("plimsoll.dev/node-group", "there")].into()
@@ -197,7 +197,78 @@ fn section_3_each_predicate_says_why_a_group_does_not_help() {
     }
 }
 
-/// A node with a pod that others avoid, a daemon that holds a port on every node, and a pod that waits.
+#[test]
+fn section_3_spread_by_host_fills_nodes_evenly() {
+    let spread = |max_skew, min_domains| SpreadConstraint {
+        topology_key: HOSTNAME_LABEL.into(),
+        max_skew,
+        selector: LabelSelector::of_labels([("app", "a")]),
+        min_domains,
+        honor_affinity: true,
+        honor_taints: false,
+    };
+    // Four pods fit on a node.
+    for (what, pods, max_skew, min_domains, unrelated, wanted) in [
+        ("one class", 12, 1, 1, 0, 3),
+        ("minDomains that the plan reaches", 12, 1, 3, 0, 3),
+        ("minDomains above 1", 12, 1, 2, 0, 3),
+        ("minDomains above what resources need", 12, 1, 5, 0, 5),
+        ("fewer pods than minDomains", 2, 1, 5, 0, 2),
+        ("an unrelated pod", 12, 1, 1, 1, 4),
+        ("unrelated pods", 12, 1, 1, 4, 4),
+        ("unrelated pods and minDomains", 12, 1, 4, 4, 4),
+        ("an uneven rest", 7, 1, 1, 1, 2),
+        ("a larger skew", 12, 2, 1, 1, 4),
+    ] {
+        let mut spec = PodSpec::clone(&pod("p").spec);
+        spec.spread = [spread(max_skew, min_domains)].into();
+        let spec = Arc::new(spec);
+        let mut other = PodSpec::clone(&pod("p").spec);
+        other.labels = [("app", "other")].into_iter().collect();
+        let other = Arc::new(other);
+        let mut all: Vec<Pod> = (0..pods)
+            .map(|n| Pod { spec: Arc::clone(&spec), ..pod(&format!("p{n:02}")) })
+            .collect();
+        all.extend(
+            (0..unrelated).map(|n| Pod { spec: Arc::clone(&other), ..pod(&format!("other{n}")) }),
+        );
+        let group = Group { max: 50, ..group() };
+        let cluster = Cluster { groups: vec![group], pods: all, ..Cluster::default() };
+        let plan = plan(&cluster, &Settings::default());
+        assert_eq!((grown(&plan), codes(&plan).len()), (wanted, 0), "{what}");
+    }
+}
+
+#[test]
+fn section_3_anti_affinity_of_a_daemon_is_the_reason() {
+    let daemon = |labels: &str, avoids: Option<&str>| PodSpec {
+        namespace: "default".into(),
+        labels: [("app", labels)].into_iter().collect(),
+        anti_affinity: avoids.map(|app| near(HOSTNAME_LABEL, app)).into_iter().collect(),
+        ..PodSpec::default()
+    };
+    let mut shy = PodSpec::clone(&pod("p").spec);
+    shy.anti_affinity = [near(HOSTNAME_LABEL, "daemon")].into();
+    for (what, daemon, pending) in [
+        ("the daemon avoids the pod", daemon("daemon", Some("a")), pod("p")),
+        (
+            "the pod avoids the daemon",
+            daemon("daemon", None),
+            Pod { spec: Arc::new(shy), ..pod("p") },
+        ),
+    ] {
+        let set = DaemonSet { name: "d".into(), spec: Arc::new(daemon), is_node_critical: false };
+        let cluster = Cluster {
+            groups: vec![group()],
+            daemon_sets: vec![set],
+            pods: vec![pending],
+            ..Cluster::default()
+        };
+        assert_eq!(codes(&plan(&cluster, &Settings::default())), ["PodAntiAffinity"], "{what}");
+    }
+}
+
+/// Returns a node with a pod that others avoid, a daemon with a host port on every node, and a pending pod.
 fn full(group: Group, spec: PodSpec) -> Cluster {
     let there = PodSpec {
         namespace: "default".into(),
@@ -226,7 +297,7 @@ fn full(group: Group, spec: PodSpec) -> Cluster {
 }
 
 #[test]
-fn rule_1_7_a_group_that_may_not_grow_says_so() {
+fn rule_1_7_a_group_that_may_not_grow_has_a_reason() {
     let full = Group { max: 0, ..group() };
     let mut backed_off = group();
     backed_off.status.backoff_until = Some(now() + SignedDuration::from_secs(1));
@@ -236,7 +307,44 @@ fn rule_1_7_a_group_that_may_not_grow_says_so() {
     }
 }
 
-/// A group of nodes for four of the pods below.
+#[test]
+fn a_limit_that_is_reached_is_named() {
+    let limited = |change: fn(&mut Settings)| {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
+    };
+    let whole = Group { all_or_nothing: true, max: 3, ..group() };
+    for (what, group, settings, wanted) in [
+        ("cores", group(), limited(|s| s.limits.cores.max = 0), "cpu"),
+        ("a whole group's cores", whole.clone(), limited(|s| s.limits.cores.max = 2), "cpu"),
+        (
+            "a whole group's memory",
+            whole.clone(),
+            limited(|s| s.limits.memory.max = 9 << 30),
+            "memory",
+        ),
+        ("a whole group's nodes", whole.clone(), limited(|s| s.limits.nodes = 2), "nodes"),
+        ("a plan", whole, limited(|s| s.scale_up.max_nodes = 2), "nodes of one plan"),
+    ] {
+        let cluster = Cluster { groups: vec![group], pods: vec![pod("p")], ..Cluster::default() };
+        let plan = plan(&cluster, &settings);
+        let why: Vec<&Refusal> = plan.unschedulable[0].why.iter().map(|why| &why.refusal).collect();
+        assert_eq!(why, [&Refusal::LimitReached(wanted.into())], "{what}");
+    }
+}
+
+#[test]
+fn an_unhealthy_cluster_is_the_reason_and_no_limit() {
+    let nodes = (0..6).map(|n| Node { is_ready: false, ..node(&format!("n{n}"), &group()) });
+    let closed = |node| Node { group: None, unschedulable: true, ..node };
+    let nodes = nodes.map(closed).collect();
+    let cluster =
+        Cluster { nodes, groups: vec![group()], pods: vec![pod("p")], ..Cluster::default() };
+    assert_eq!(codes(&plan(&cluster, &Settings::default())), ["ClusterUnhealthy"]);
+}
+
+/// Returns a group whose nodes fit four of the pods below.
 fn group() -> Group {
     let size = Resources { cpu: 1000, memory: 4 << 30, pods: 10, ..Resources::default() };
     let template = Template { capacity: size.clone(), allocatable: size, ..Template::default() };
@@ -271,14 +379,14 @@ fn near(key: &str, app: &str) -> PodTerm {
 }
 
 fn plan(cluster: &Cluster, settings: &Settings) -> ScaleUp {
-    Turn::new(cluster, settings, now()).scale_up()
+    Evaluation::new(cluster, settings, now()).scale_up()
 }
 
 fn grown(plan: &ScaleUp) -> u32 {
     plan.resizes.iter().map(|resize| resize.to - resize.from).sum()
 }
 
-/// Why each group does not help each pod that nothing helps.
+/// Returns the reason of each group for each pod that no group helps.
 fn codes(plan: &ScaleUp) -> Vec<&'static str> {
     plan.unschedulable.iter().flat_map(|pod| pod.why.iter().map(|why| why.refusal.code())).collect()
 }

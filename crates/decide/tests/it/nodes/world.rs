@@ -1,4 +1,4 @@
-//! Small random clusters with a bit of everything.
+//! Small random clusters with many features.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("it is a moment")
 }
 
-/// Numbers that follow from a seed.
+/// A pseudo-random number generator.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
         all[self.below(all.len())]
     }
 
-    /// True once in so many times.
+    /// Returns true once in so many times, on average.
     pub(super) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -41,7 +41,7 @@ impl Dice {
     }
 }
 
-/// Makes a cluster with nodes, pods on them, pods that wait, and groups.
+/// Generates a cluster with nodes, pods on them, pending pods, and groups.
 pub(super) fn cluster(dice: &mut Dice) -> Cluster {
     let mut cluster = Cluster::default();
     for n in 0..1 + dice.below(4) {
@@ -57,7 +57,7 @@ pub(super) fn cluster(dice: &mut Dice) -> Cluster {
             node.unschedulable = true;
         }
         if dice.once_in(8) {
-            // Nobody's, because a group makes its new nodes like those it has.
+            // Unmanaged, because a group's nodes are like its existing ones.
             (node.taints, node.group) = ([taint("gone")].into(), None);
         }
         cluster.nodes.push(node);
@@ -99,7 +99,7 @@ fn group(dice: &mut Dice, name: &str) -> Group {
     Group { name: name.into(), max, template: Some(template), ..Group::default() }
 }
 
-/// Makes a node as its group makes them.
+/// Returns a node like those of its group.
 pub(super) fn node(name: &str, group: &Group) -> Node {
     let template = group.template.clone().expect("groups here have one");
     Node {

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::{local, machine, states};
 
-/// Says what Docker would say. Its one container writes a line, and ends when it gets a signal.
+/// Returns the answers of Docker. Its one container writes a line, and ends when it gets a signal.
 #[derive(Clone)]
 struct StandIn {
     asked: Arc<Mutex<Vec<String>>>,
@@ -108,8 +108,11 @@ async fn docker_is_asked_to_create_start_signal_and_remove() {
     let container = json!({
         "name": "c", "image": "example.com/game:1", "args": ["-x", "$(A)"], "env": [{"name": "A", "value": "1"}],
         "ports": [{"containerPort": 7654, "hostPort": 7654, "protocol": "UDP"}],
+        "volumeMounts": [{"name": "v", "mountPath": "/data", "readOnly": true}],
     });
-    machine.create("a", json!({"restartPolicy": "Never", "containers": [container]})).await;
+    let volumes = json!([{"name": "v", "emptyDir": {}}]);
+    let spec = json!({"restartPolicy": "Never", "containers": [container], "volumes": volumes});
+    machine.create("a", spec).await;
     machine.until_phase("a", "Running").await;
     while machine.logs("a").await != "hello\n" {
         tokio::task::yield_now().await;
@@ -120,12 +123,20 @@ async fn docker_is_asked_to_create_start_signal_and_remove() {
         (&json!("example.com/game:1"), &json!(["-x", "1"]))
     );
     assert_eq!(created["HostConfig"]["NetworkMode"], "host");
+    let mount = &created["HostConfig"]["Mounts"][0];
+    assert_eq!(
+        (&mount["Type"], &mount["Target"], &mount["ReadOnly"]),
+        (&json!("bind"), &json!("/data"), &json!(true))
+    );
+    let volume = Path::new(mount["Source"].as_str().unwrap());
+    assert!(volume.is_dir());
     let env: Vec<&str> =
         created["Env"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
     assert!(env.contains(&"A=1") && env.contains(&"PORT=7654"), "{env:?}");
     assert!(!env.iter().any(|v| v.starts_with("PATH=")), "the image has its own: {env:?}");
     machine.pods().delete("a", &DeleteParams::default()).await.unwrap();
     machine.until_gone("a").await;
+    assert!(!volume.exists(), "the volume is removed with the pod");
     let asked = docker.asked.lock().unwrap().clone();
     let at = |what: &str| {
         asked.iter().position(|a| a == what).unwrap_or_else(|| panic!("{what}: {asked:?}"))
@@ -162,8 +173,8 @@ async fn a_container_of_another_data_directory_is_left_alone_and_one_of_this_is_
     assert_eq!(removed, ["left", "before-the-boot"]);
 }
 
-/// Gives the real engine's socket and an image; `None`, with a line saying what is missing, where there is none.
-fn real() -> Option<(PathBuf, String)> {
+/// Returns the real engine's socket and an image; `None`, with a line saying what is missing, where there is none.
+pub(crate) fn real() -> Option<(PathBuf, String)> {
     let variable = |name: &str| std::env::var(name).ok();
     let given = variable("PLIMSOLL_TEST_DOCKER").zip(variable("PLIMSOLL_TEST_DOCKER_IMAGE"));
     if given.is_none() {
@@ -199,9 +210,9 @@ async fn a_real_docker_lets_a_container_say_goodbye() {
     let followed = LogParams { follow: true, ..LogParams::default() };
     let mut lines = machine.pods().log_stream("a", &followed).await.unwrap();
     machine.pods().delete("a", &DeleteParams::default()).await.unwrap();
-    let mut said = String::new();
-    lines.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "hello\nbye\n");
+    let mut output = String::new();
+    lines.read_to_string(&mut output).await.unwrap();
+    assert_eq!(output, "hello\nbye\n");
     machine.until_gone("a").await;
 }
 

@@ -1,4 +1,4 @@
-//! Nothing is left behind, however Plimsoll ends.
+//! No process, mount or network is left behind, however Plimsoll ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -21,7 +21,7 @@ impl Drop for Other {
     }
 }
 
-/// A process that nobody would end if the test failed.
+/// A process that would keep running if the test failed.
 struct Escaped(String);
 
 impl Drop for Escaped {
@@ -32,7 +32,7 @@ impl Drop for Escaped {
     }
 }
 
-/// Starts it with a pod, on a data directory or none, and gives which kind of network it has.
+/// Starts it with a pod, with or without a data directory, and returns the kind of its network.
 fn start(mut command: Command, script: &str, data: Option<&Path>) -> (Other, String) {
     let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [shell("c", script)]}});
     command.arg("run").arg(pod.to_string()).args(data);
@@ -56,7 +56,7 @@ async fn pids(file: &Path, count: usize) -> Vec<String> {
     panic!("the pod did not start");
 }
 
-/// Tells whether a process runs; one that has ended and was not waited for does not.
+/// Returns whether a process runs; one that has ended and was not waited for does not.
 fn runs(pid: &str) -> bool {
     let stat =
         std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
@@ -109,13 +109,13 @@ async fn an_ordinary_user_gets_networks_for_pods_too() {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    let as_nobody = |program: &Path| {
+    let as_unprivileged = |program: &Path| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
         command.current_dir("/");
         command
     };
-    let mut check = as_nobody(Path::new("unshare"));
+    let mut check = as_unprivileged(Path::new("unshare"));
     let is_allowed = check.args(["--user", "--net", "true"]).stderr(Stdio::null()).status();
     if !is_allowed.is_ok_and(|status| status.success()) {
         eprintln!(
@@ -125,7 +125,7 @@ async fn an_ordinary_user_gets_networks_for_pods_too() {
     }
     let file = dir.path().join("pids");
     let script = format!("id -u >> {}; exec sleep 1000", file.display());
-    let (_other, network) = start(as_nobody(&binary), &script, None);
+    let (_other, network) = start(as_unprivileged(&binary), &script, None);
     assert_eq!(network, "namespaces");
     assert_eq!(pids(&file, 1).await, ["65534"], "the program is the user's own");
 }

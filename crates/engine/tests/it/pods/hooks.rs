@@ -90,7 +90,7 @@ async fn a_pre_stop_hook_runs_before_the_signal_and_within_the_grace_period() {
 }
 
 #[tokio::test]
-async fn an_http_hook_asks_the_container() {
+async fn an_http_hook_calls_the_container() {
     let machine = machine(local()).await;
     let server = "exec python3 -c \"\nimport http.server as h\nclass H(h.BaseHTTPRequestHandler):\n  def do_GET(s): \
                   print('asked for', s.path, flush=True); s.send_response(200); s.end_headers()\n\
@@ -109,8 +109,8 @@ async fn an_http_hook_asks_the_container() {
     let followed = kube::api::LogParams { follow: true, ..Default::default() };
     let mut lines = machine.pods().log_stream("a", &followed).await.unwrap();
     machine.pods().delete("a", &DeleteParams::default()).await.unwrap();
-    let mut said = String::new();
-    futures::AsyncReadExt::read_to_string(&mut lines, &mut said).await.unwrap();
-    assert!(said.contains("asked for /bye\n"), "{said}");
+    let mut output = String::new();
+    futures::AsyncReadExt::read_to_string(&mut lines, &mut output).await.unwrap();
+    assert!(output.contains("asked for /bye\n"), "{output}");
     machine.until_gone("a").await;
 }

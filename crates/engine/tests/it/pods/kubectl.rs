@@ -1,19 +1,20 @@
 //! The real kubectl reads logs.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
 use super::{local, machine, shell};
+use crate::kubectls;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_shows_follows_and_selects_logs() {
-    let Some(kubectl) = std::env::var_os("PLIMSOLL_TEST_KUBECTL") else {
-        let missing = "skipped: no kubectl; run `cargo xtask test`, or set PLIMSOLL_TEST_KUBECTL";
-        assert!(std::env::var_os("CI").is_none(), "{missing}");
-        eprintln!("{missing}");
+    let kubectls = kubectls();
+    if kubectls.is_empty() {
         return;
-    };
+    }
     let machine = machine(local()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("kubeconfig");
@@ -27,9 +28,15 @@ async fn kubectl_shows_follows_and_selects_logs() {
     machine
         .until("p", "was restarted", |pod| super::states(pod).get("one").is_some_and(|s| s.1 > 0))
         .await;
+    for kubectl in kubectls {
+        check_logs(&kubectl, &config).await;
+    }
+}
+
+async fn check_logs(kubectl: &OsStr, config: &Path) {
     let run = |args: &'static [&'static str]| {
-        let mut command = Command::new(&kubectl);
-        command.arg("--kubeconfig").arg(&config).args(args);
+        let mut command = Command::new(kubectl);
+        command.arg("--kubeconfig").arg(config).args(args);
         async move {
             let output =
                 tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

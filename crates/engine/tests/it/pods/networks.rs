@@ -42,19 +42,19 @@ fn free_ports(count: usize) -> Vec<u16> {
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
-async fn by_udp(port: u16, said: &str) -> Option<String> {
+async fn by_udp(port: u16, text: &str) -> Option<String> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     socket.connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-    socket.send(said.as_bytes()).await.ok()?;
+    socket.send(text.as_bytes()).await.ok()?;
     let mut answer = vec![0; 2048];
     let length =
         tokio::time::timeout(Duration::from_secs(2), socket.recv(&mut answer)).await.ok()?.ok()?;
     String::from_utf8(answer[..length].to_vec()).ok()
 }
 
-async fn by_tcp(port: u16, said: &str) -> std::io::Result<String> {
+async fn by_tcp(port: u16, text: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
-    stream.write_all(said.as_bytes()).await?;
+    stream.write_all(text.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
@@ -75,9 +75,9 @@ async fn many_servers_answer(local: Local, count: usize) {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        for said in ["one", "two"] {
-            assert_eq!(by_udp(*port, said).await.as_deref(), Some(&*format!("{name} {said}")));
-            assert_eq!(by_tcp(*port, said).await.unwrap(), format!("{name} {said}"));
+        for text in ["one", "two"] {
+            assert_eq!(by_udp(*port, text).await.as_deref(), Some(&*format!("{name} {text}")));
+            assert_eq!(by_tcp(*port, text).await.unwrap(), format!("{name} {text}"));
         }
     }
     machine.runtime.stop(Duration::from_secs(1)).await;
@@ -96,7 +96,7 @@ async fn servers_that_all_listen_on_one_port_answer_on_their_own_host_ports() {
 }
 
 #[tokio::test]
-async fn on_the_hosts_network_servers_are_told_their_ports() {
+async fn on_the_hosts_network_servers_get_their_ports() {
     many_servers_answer(Local { host_network: true, ..local() }, 3).await;
 }
 

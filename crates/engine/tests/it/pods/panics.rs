@@ -1,4 +1,4 @@
-//! A panic while a pod runs is that pod's failure, and nobody else's.
+//! A panic while a pod runs fails that pod and no other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,8 +51,8 @@ impl Simulation for NoGame {
     }
 }
 
-/// Expects that a pod fails with a panic, says so, and goes when it is deleted.
-async fn fails_and_goes(machine: &Machine, name: &str, cause: &str) {
+/// Expects that a pod fails with a panic, reports it, and is removed when it is deleted.
+async fn fails_and_is_removed(machine: &Machine, name: &str, cause: &str) {
     let failed = machine.until_phase(name, "Failed").await;
     let status = failed.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("TaskPanicked"));
@@ -70,7 +70,7 @@ async fn a_pod_whose_task_panics_has_failed_and_can_be_deleted() {
     let main = json!({"name": "main", "image": "no-ports"});
     machine.create("broken", json!({"containers": [main]})).await;
     machine.create("well", json!({"containers": [shell("main", "sleep 1000")]})).await;
-    fails_and_goes(&machine, "broken", "no ports today").await;
+    fails_and_is_removed(&machine, "broken", "no ports today").await;
     machine.until_phase("well", "Running").await;
 }
 
@@ -83,13 +83,13 @@ async fn a_simulated_pod_whose_task_panics_has_failed_and_can_be_deleted() {
     let runtime = engine.run(settings).await.unwrap();
     let machine = Machine { client: engine.client(), engine, runtime };
     machine.create("broken", json!({"containers": [{"name": "main", "image": "i"}]})).await;
-    fails_and_goes(&machine, "broken", "no game today").await;
+    fails_and_is_removed(&machine, "broken", "no game today").await;
     let pods: Api<Pod> = machine.pods();
     assert!(pods.list(&Default::default()).await.unwrap().items.is_empty());
 }
 
 #[tokio::test]
-async fn a_container_whose_task_panics_is_started_again_as_its_pod_says() {
+async fn a_container_whose_task_panics_is_started_again_as_its_pod_specifies() {
     let mut local = local();
     local.programs.add("false-start", Arc::new(FalseStart::default()));
     let machine = machine(local).await;

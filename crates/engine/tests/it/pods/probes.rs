@@ -1,4 +1,4 @@
-//! Probes, and what becomes of containers that fail them.
+//! Probes, and containers that fail them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn web(status: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_container_that_fails_its_liveness_probe_is_restarted_or_fails_as_its_pod_says() {
+async fn a_container_that_fails_its_liveness_probe_is_restarted_or_fails_as_its_pod_specifies() {
     let machine = machine(local()).await;
     let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "failureThreshold": 2, "timeoutSeconds": 10});
     // A slow machine takes its time to start the server, and that is no failure.
@@ -47,7 +47,7 @@ async fn a_container_that_fails_its_liveness_probe_is_restarted_or_fails_as_its_
 }
 
 #[tokio::test]
-async fn a_pod_is_ready_when_its_readiness_probe_says_so_and_not_before_it_has_started() {
+async fn a_pod_is_ready_when_its_readiness_probe_succeeds_and_not_before_it_has_started() {
     let machine = machine(local()).await;
     let dir = tempfile::tempdir().unwrap();
     let (started, ready) = (dir.path().join("started"), dir.path().join("ready"));

@@ -25,7 +25,7 @@ async fn a_pod_runs_its_program_to_the_end_and_its_log_is_kept() {
 }
 
 #[tokio::test]
-async fn containers_are_restarted_as_their_pod_says() {
+async fn containers_are_restarted_as_their_pod_specifies() {
     let machine = machine(local()).await;
     let counts = "echo x >> $0; test $(wc -l < $0) -ge 3";
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ async fn a_deleted_pod_is_asked_to_end_and_is_killed_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_no_program_says_what_to_do() {
+async fn an_image_that_is_no_program_gets_a_helpful_message() {
     let machine = machine(local()).await;
     machine
         .create("a", json!({"containers": [{"name": "c", "image": "example.com/game:1"}]}))

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::{local, machine, shell, states};
 
-/// Greets whoever connects, until it is stopped.
+/// Greets each client until it is stopped.
 struct Greeter;
 
 impl Program for Greeter {
@@ -63,8 +63,8 @@ async fn a_program_in_this_process_serves_the_other_containers_of_its_pod() {
         assert_eq!(machine.logs(name).await, "hello\n");
         let of_greeter =
             kube::api::LogParams { container: Some("greeter".to_owned()), ..Default::default() };
-        let said = machine.pods().logs(name, &of_greeter).await.unwrap();
-        assert_eq!(said, "greeting for me with me\n");
+        let logs = machine.pods().logs(name, &of_greeter).await.unwrap();
+        assert_eq!(logs, "greeting for me with me\n");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount, Taint};
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams};
 use kubelet::{Context, Local, Settings};
@@ -58,6 +58,17 @@ fn pod(name: &str, node: &str, script: &str) -> Pod {
     serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
 }
 
+/// Adds a volume with a token of the pod's account.
+fn with_token(pod: &Pod) -> Pod {
+    let mut pod = serde_json::to_value(pod).unwrap();
+    let sources = json!([{"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}]);
+    pod["spec"]["volumes"] = json!([{"name": "t", "projected": {"sources": sources}}]);
+    pod["spec"]["serviceAccountName"] = "default".into();
+    let mount = json!({"name": "t", "mountPath": "/plimsoll-test-token"});
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([mount]);
+    serde_json::from_value(pod).unwrap()
+}
+
 async fn check(client: &Client, node: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
     let registered = nodes.get(node).await.unwrap();
@@ -71,8 +82,13 @@ async fn check(client: &Client, node: &str) {
     }
 
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    // Where no controller creates it.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+    let account = json!({"metadata": {"name": "default"}});
+    let account = serde_json::from_value(account).unwrap();
+    let _ = accounts.create(&PostParams::default(), &account).await;
     let (once, on) = (format!("{node}-once"), format!("{node}-on"));
-    create(&pods, &pod(&once, node, "echo done; exit 0")).await;
+    create(&pods, &with_token(&pod(&once, node, "test -s /plimsoll-test-token/token"))).await;
     let ended = until(&pods, &once, "Succeeded").await;
     assert_eq!(states(&ended)["c"], (Some(0), 0));
     let status = ended.status.unwrap();
@@ -106,7 +122,7 @@ async fn the_kubelet_runs_the_pods_of_its_node_on_a_real_cluster() {
         effect: "NoSchedule".to_owned(),
         ..Taint::default()
     };
-    // KWOK, which plays other nodes of test clusters, leaves nodes with this label alone.
+    // KWOK, which simulates other nodes of test clusters, ignores nodes with this label.
     let labels = [("plimsoll.dev/test-kubelet".to_owned(), "true".to_owned())].into();
     let local = Local { node: node.clone(), labels, taints: vec![taint], ..local() };
     let context = Context {

@@ -74,7 +74,7 @@ async fn a_container_that_keeps_failing_backs_off_and_its_last_run_is_shown() {
 }
 
 #[tokio::test]
-async fn a_pod_that_waits_for_its_init_containers_says_so() {
+async fn a_pod_that_waits_for_its_init_containers_reports_it() {
     let machine = machine(local()).await;
     let spec = json!({
         "initContainers": [shell("first", "exec sleep 1000")], "containers": [shell("main", "true")],

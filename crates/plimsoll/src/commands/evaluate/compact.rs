@@ -15,12 +15,12 @@ const MAX_DEPTH: usize = 120;
 pub(crate) enum Compact {
     /// JSON without spaces.
     Text(Box<str>),
-    /// What would not be the same after it was written and parsed again.
+    /// An object that would change if it were serialized and parsed again.
     Tree(Value),
 }
 
 impl Compact {
-    /// Writes an object as text where that loses nothing.
+    /// Stores an object as text if that loses nothing.
     pub(crate) fn new(value: Value) -> Self {
         if is_lossless(&value, MAX_DEPTH) {
             Self::Text(value.to_string().into_boxed_str())
@@ -39,7 +39,7 @@ impl Compact {
         }
     }
 
-    /// Reads the object as its type, or says where it is not one.
+    /// Reads the object as its type, or returns the path of the mismatch.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Vec<Problem>> {
         if let Self::Text(text) = self
             && let Ok(read) = serde_json::from_str(text)
@@ -50,7 +50,7 @@ impl Compact {
     }
 }
 
-/// Tells whether a value is the same after it was written and parsed: the parser may miss the last digit of a fraction.
+/// Returns whether a value is the same after it was written and parsed: the parser may miss the last digit of a fraction.
 fn is_lossless(value: &Value, depth: usize) -> bool {
     let Some(below) = depth.checked_sub(1) else { return false };
     match value {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_prints_is_kept_as_text() {
+    fn output_of_kubernetes_is_stored_as_text() {
         let pod = json!({"kind": "Pod", "spec": {"priority": 0, "containers": [{"name": "c"}]}});
         assert!(matches!(Compact::new(pod), Compact::Text(_)));
         assert!(matches!(Compact::new(json!({"value": 0.25})), Compact::Text(_)));

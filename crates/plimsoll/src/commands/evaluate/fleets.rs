@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::agones;
-use control::{Lister, Unreadable};
+use control::{Description, Lister, OCCUPANCY_ANNOTATION, Unreadable, read_occupancy};
 use decide::gameserver::{GameServer, Occupancy};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::decision::Decision;
 use super::world::{Object, World};
 
 /// The game servers of all fleets and namespaces, and how busy they make the nodes.
@@ -23,12 +23,13 @@ pub(crate) struct Servers {
 impl Servers {
     /// Reads the game servers of a world. A node counts as known while there is a Node of its name; a world without any
     /// Nodes knows none.
-    fn of(world: &World) -> Result<Self, Unreadable> {
+    fn read(world: &World) -> Result<Self, Unreadable> {
         let servers = Lister::<agones::GameServer>::list(world, None);
         let all: Vec<_> = servers.map(|server| Ok(server?.view())).collect::<Result<_, _>>()?;
-        let mut nodes = Occupancy::of(&all);
+        let mut nodes = Occupancy::from_servers(&all);
         let names: BTreeSet<&str> = world.of("Node").map(|node| node.name.as_str()).collect();
         nodes.keep(|node| names.contains(node));
+        world.of("Node").for_each(|node| add_others(&mut nodes, node));
         Ok(Self { all, nodes: Arc::new(nodes) })
     }
 
@@ -42,10 +43,26 @@ impl Servers {
     }
 }
 
+/// Adds the game servers of a recorded node that are not recorded themselves.
+fn add_others(nodes: &mut Occupancy, node: &Object) {
+    let value = node.value();
+    let others = value["metadata"]["annotations"][OCCUPANCY_ANNOTATION].as_str();
+    let Some([ready, allocated]) = others.and_then(read_occupancy) else { return };
+    for (state, count) in [("Ready", ready), ("Allocated", allocated)] {
+        let status = agones::GameServerStatus {
+            state: state.to_owned(),
+            node_name: node.name.clone(),
+            ..agones::GameServerStatus::default()
+        };
+        let other = agones::server_view(&ObjectMeta::default(), &status);
+        (0..count).for_each(|_| nodes.add(&other));
+    }
+}
+
 /// Decides about one object of Agones' kinds; `None` where there is nothing to decide.
-pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Decision>, Unreadable> {
+pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Description>, Unreadable> {
     let servers =
-        || world.servers.get_or_init(|| Servers::of(world)).as_ref().map_err(Clone::clone);
+        || world.servers.get_or_init(|| Servers::read(world)).as_ref().map_err(Clone::clone);
     match object.kind.as_str() {
         "FleetAutoscaler" => autoscaler::decide(object, world, servers()?),
         "Fleet" => fleet::decide(object, world, servers()?),

@@ -1,4 +1,4 @@
-//! Reads objects from files, and refuses what is not valid by file, document and field.
+//! Reads objects from files, and reports invalid ones with file, document and field.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use api::autoscaling::FleetAutoscaleReview;
 use api::{Admission, Problem, Scope};
-use apimachinery::offline::Kinds;
+use apimachinery::offline::OfflineValidator;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -18,14 +18,14 @@ use crate::input::{self, Content, Entry};
 
 /// Reads all files. Either every object is valid, or all problems come back.
 pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Vec<Fault>> {
-    let kinds = Kinds::default();
+    let kinds = OfflineValidator::default();
     let mut loaded = Loaded { now, kinds, objects: Vec::new(), named: HashMap::new() };
     let mut faults = Vec::new();
     for path in paths {
         let file: Arc<Path> = path.as_path().into();
         input::read(path, &mut |entry| {
-            let Entry { place, item, content } = entry;
-            let origin = Origin { file: Arc::clone(&file), place, item: item.into() };
+            let Entry { position, item, content } = entry;
+            let origin = Origin { file: Arc::clone(&file), position, item: item.into() };
             let found = content.map_err(|problem| vec![problem]);
             if let Err(problems) = found.and_then(|content| loaded.add(content, &origin)) {
                 faults.extend(origin.faults(problems));
@@ -36,16 +36,34 @@ pub(crate) fn files(paths: &[PathBuf], now: Timestamp) -> Result<Vec<Object>, Ve
     if faults.is_empty() { Ok(loaded.objects) } else { Err(faults) }
 }
 
-/// What has been read so far.
+/// Admits the inputs of a decision that was recorded at `at`, or returns all problems, by field of the Decision object.
+pub(crate) fn inputs(
+    values: &[Value],
+    at: Timestamp,
+    origin: &Origin,
+) -> Result<Vec<Object>, Vec<Problem>> {
+    let kinds = OfflineValidator::default();
+    let mut loaded = Loaded { now: at, kinds, objects: Vec::new(), named: HashMap::new() };
+    let mut problems = Vec::new();
+    for (index, value) in values.iter().enumerate() {
+        let path = format!("spec.inputs[{index}]");
+        if let Err(found) = loaded.add(Content::Object(value.clone()), origin) {
+            problems.extend(api::prefixed(&path, found));
+        }
+    }
+    if problems.is_empty() { Ok(loaded.objects) } else { Err(problems) }
+}
+
+/// The objects that have been read so far.
 struct Loaded {
     now: Timestamp,
-    kinds: Kinds,
+    kinds: OfflineValidator,
     objects: Vec<Object>,
     /// Where in `objects` the object of a group, kind, namespace and name is.
     named: HashMap<[String; 4], usize>,
 }
 
-/// An object that an API server would take.
+/// An object that passed admission.
 struct Admitted {
     kind: String,
     scope: Scope,
@@ -71,7 +89,7 @@ impl Loaded {
     fn admit(&self, mut value: Value) -> Result<Option<Admitted>, Vec<Problem>> {
         let (api_version, kind) = types(&value)?;
         if kind == "FleetAutoscaleReview" && matches!(api_version, None | Some(REVIEW)) {
-            // What a webhook answers is no object of the API, and need not say its version.
+            // What a webhook answers is no object of the API, and needs no version.
             FleetAutoscaleReview::read(&value)?;
             return Ok(Some(Admitted { kind: kind.to_owned(), scope: Scope::Namespaced, value }));
         }
@@ -79,7 +97,7 @@ impl Loaded {
         let Some(api_version) = api_version else {
             let own = ours.map(|ours| format!("{}/{}", ours.group, ours.version));
             return match own.filter(|_| ours.is_some_and(|ours| ours.crd.is_none())) {
-                // What is never stored is a request, and what it asks for needs no version.
+                // What is never stored is a request, and needs no version.
                 Some(own) => {
                     value["apiVersion"] = own.into();
                     self.admit(value)
@@ -97,11 +115,12 @@ impl Loaded {
             let stored = value["metadata"]["uid"].is_string().then(|| value.clone());
             let admission = Admission { old: stored.as_ref(), now: self.now };
             merged((known.admit)(&mut value, &admission), checked.err())?;
+            self.kinds.check_admitted(&value)?;
             return Ok(Some(Admitted { kind, scope: known.scope, value }));
         }
         let scope = match checked? {
             Some(scope) => scope,
-            // Someone else's kind that has the name of one of Kubernetes' would be taken for it.
+            // A custom kind with the name of one of Kubernetes' kinds would be mistaken for it.
             None if self.kinds.has_kind(&kind) => return Ok(None),
             None => Scope::Namespaced,
         };
@@ -137,7 +156,7 @@ impl Loaded {
     }
 }
 
-/// The version of what a webhook of an autoscaler answers, where it says one.
+/// The version of the reviews that webhooks of autoscalers return.
 const REVIEW: &str = "autoscaling.agones.dev/v1";
 
 /// Returns the `apiVersion`, if there is one, and the `kind` of an object.
@@ -166,7 +185,7 @@ fn refusal(path: &str, message: impl Into<String>) -> Vec<Problem> {
     vec![Problem::new(path, message)]
 }
 
-/// Joins what admission and the schema found; of one field the words of admission, which knows more, are enough.
+/// Merges the problems that admission and the schema found; if both report a field, the message of admission is used.
 fn merged(
     admitted: Result<(), Vec<Problem>>,
     checked: Option<Vec<Problem>>,

@@ -4,27 +4,32 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 
+use api::plimsoll::DecisionSpec;
 use api::{Problem, Scope};
 use control::scaling_policy::target::Getter;
-use control::{Lister, Unreadable};
+use control::{Lister, ObjectName, Unreadable};
 use jiff::Timestamp;
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::compact::Compact;
 use super::fleets::Servers;
 use super::origin::Origin;
 use super::policies::ServicePolicy;
 
-/// Everything a decision may look at.
+/// Everything that a decision can read.
 pub(crate) struct World {
     /// The objects, in the order in which they were read; each has passed admission.
     pub(crate) objects: Vec<Object>,
     /// The moment at which to decide.
     pub(crate) now: Timestamp,
-    /// The present size of the target, if it was given on the command line.
+    /// Whether these are the inputs of a recorded decision.
+    pub(crate) is_replay: bool,
+    /// The present size of the target, if it was given on the command line or recorded.
     pub(crate) count: Option<u32>,
+    /// The other autoscaler that sizes the target of the policy, if one is recorded.
+    pub(crate) shared_with: Option<String>,
     /// The game servers, read when the first decision about fleets needs them.
     pub(crate) servers: OnceCell<Result<Servers, Unreadable>>,
     /// The AutoScalePolicies, read when the first decision about one needs them.
@@ -34,7 +39,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(objects: Vec<Object>, now: Timestamp, count: Option<u32>) -> Self {
         let (servers, service_policies) = (OnceCell::new(), OnceCell::new());
-        Self { objects, now, count, servers, service_policies }
+        let shared_with = None;
+        Self { objects, now, is_replay: false, count, shared_with, servers, service_policies }
+    }
+
+    /// Returns the world of a recorded decision. The size of a policy's target, and who else sizes it, are in the decision.
+    pub(crate) fn replay(inputs: Vec<Object>, recorded: &DecisionSpec) -> Self {
+        let count = recorded.decision.get("from").and_then(Value::as_u64);
+        let count = count.and_then(|count| u32::try_from(count).ok());
+        let shared_with = recorded.decision.get("sharedWith").and_then(Value::as_str);
+        let shared_with = shared_with.map(str::to_owned);
+        Self { is_replay: true, shared_with, ..Self::new(inputs, recorded.at.0, count) }
     }
 
     /// Returns the objects of one kind.
@@ -42,7 +57,7 @@ impl World {
         self.objects.iter().filter(move |o| o.kind == kind)
     }
 
-    /// Says on standard error that nothing can be decided about an object, though it is valid.
+    /// Reports on standard error that a valid object cannot be evaluated.
     pub(crate) fn only_validated(&self, object: &Object, why: &str) {
         eprintln!("{object}: only validated, since {why}");
     }
@@ -52,7 +67,7 @@ impl World {
         self.of(kind).find(|o| o.namespace.as_deref().unwrap_or("") == namespace && o.name == name)
     }
 
-    /// Says where in the files the problems of an object are that cannot be read.
+    /// Returns the problems of an unreadable object, with their positions in the files.
     pub(crate) fn faults(&self, unreadable: &Unreadable) -> Vec<String> {
         let Unreadable { kind, namespace, name, problems } = unreadable;
         let is_it = |o: &&Object| {
@@ -90,16 +105,17 @@ impl Getter for World {
 /// One object out of a file.
 pub(crate) struct Object {
     pub(crate) kind: String,
-    /// Absent for a kind that lives in no namespace.
+    /// Absent for a kind that is cluster-scoped.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// The whole object, after admission.
     content: Compact,
-    origin: Origin,
+    /// The origin of the object.
+    pub(crate) origin: Origin,
 }
 
 impl Object {
-    /// Names an admitted object by its metadata; one of a kind that lives in namespaces is in `default` unless it says so.
+    /// Names an admitted object by its metadata; a namespaced object without a namespace is in `default`.
     pub(crate) fn new(kind: String, scope: Scope, value: Value, origin: Origin) -> Self {
         let text = |field: &str| value["metadata"][field].as_str().filter(|text| !text.is_empty());
         let name = text("name").unwrap_or_default().to_owned();
@@ -118,7 +134,7 @@ impl Object {
         self.content.read().map_err(|problems| self.unreadable(problems))
     }
 
-    /// Says what of the object cannot be read.
+    /// Returns the error for an object that cannot be read.
     pub(crate) fn unreadable(&self, problems: Vec<Problem>) -> Unreadable {
         Unreadable {
             kind: self.kind.clone(),
@@ -128,23 +144,15 @@ impl Object {
         }
     }
 
-    /// Names the object, as `{"kind", "namespace", "name"}`.
-    pub(crate) fn reference(&self) -> Value {
-        let mut out = Map::new();
-        out.insert("kind".to_owned(), self.kind.clone().into());
-        if let Some(namespace) = &self.namespace {
-            out.insert("namespace".to_owned(), namespace.clone().into());
-        }
-        out.insert("name".to_owned(), self.name.clone().into());
-        out.into()
+    /// Returns the kind, namespace and name.
+    pub(crate) fn object_name(&self) -> ObjectName {
+        let (kind, name) = (self.kind.clone(), self.name.clone());
+        ObjectName { kind, namespace: self.namespace.clone(), name }
     }
 }
 
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
-        }
+        self.object_name().fmt(f)
     }
 }

@@ -17,8 +17,13 @@ const MOUNTED: [(&str, &str); 3] = [
     (CALLERS, "/etc/plimsoll/callers"),
 ];
 
-/// Returns the Deployment and its Services.
-pub(super) fn all(namespace: &str, image: &str, replicas: u32) -> Vec<Value> {
+/// Returns the Deployment and its Services. `game_servers` are arguments of `plimsoll run`.
+pub(super) fn all(
+    namespace: &str,
+    image: &str,
+    replicas: u32,
+    game_servers: &[String],
+) -> Vec<Value> {
     let selector = json!({"app.kubernetes.io/name": NAME});
     let service = |name: &str, ports: Value| {
         json!({
@@ -43,7 +48,7 @@ pub(super) fn all(namespace: &str, image: &str, replicas: u32) -> Vec<Value> {
                         "runAsNonRoot": true, "runAsUser": 1000,
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
-                    "containers": [container(image)],
+                    "containers": [container(image, game_servers)],
                     "volumes": volumes,
                 },
             },
@@ -60,7 +65,7 @@ fn port(name: &str, port: u16) -> Value {
     json!({"name": name, "port": port, "targetPort": name})
 }
 
-fn container(image: &str) -> Value {
+fn container(image: &str, game_servers: &[String]) -> Value {
     let probe = |path: &str| {
         let get = json!({"path": path, "port": "webhooks", "scheme": "HTTPS"});
         json!({"httpGet": get, "periodSeconds": 3})
@@ -68,23 +73,25 @@ fn container(image: &str) -> Value {
     let [tls, allocator, callers] = MOUNTED.map(|(_, folder)| folder);
     let mounts = MOUNTED
         .map(|(secret, folder)| json!({"name": secret, "mountPath": folder, "readOnly": true}));
+    let mut args = vec![
+        "run".to_owned(),
+        "--in-cluster".to_owned(),
+        format!("--webhooks=0.0.0.0:{WEBHOOKS}"),
+        format!("--aggregated-api=0.0.0.0:{AGGREGATED}"),
+        format!("--certificates={tls}"),
+        format!("--allocator=0.0.0.0:{MATCHMAKERS}"),
+        format!("--allocator-certificates={allocator}"),
+        format!("--allocator-callers={callers}"),
+        format!("--metrics=0.0.0.0:{METRICS}"),
+        format!("--sidecar-image={image}"),
+    ];
+    args.extend_from_slice(game_servers);
     json!({
         "name": NAME,
         "image": image,
-        "args": [
-            "run", "--in-cluster",
-            format!("--webhooks=0.0.0.0:{WEBHOOKS}"),
-            format!("--aggregated-api=0.0.0.0:{AGGREGATED}"),
-            format!("--certificates={tls}"),
-            format!("--allocator=0.0.0.0:{MATCHMAKERS}"),
-            format!("--allocator-certificates={allocator}"),
-            format!("--allocator-callers={callers}"),
-            format!("--metrics=0.0.0.0:{METRICS}"),
-            format!("--sidecar-image={image}"),
-        ],
+        "args": args,
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         ],
         "ports": [
             {"name": "webhooks", "containerPort": WEBHOOKS},

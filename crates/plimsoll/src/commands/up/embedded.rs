@@ -1,4 +1,4 @@
-//! Everything there is, on the embedded engine.
+//! Runs kubelet, controllers and allocator on the embedded engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,10 @@ use cluster::{CachedKind, Caches, LeaderElection};
 use engine::{Delegate, Engine, Runtime};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
+use kube::api::{Api, PostParams};
 use kubelet::{Launcher, Local, Networking, Simulated};
 use process::{Random, Supervised, Supervisor};
 use serve::allocator::{self, Allocator};
@@ -23,44 +26,59 @@ use crate::kubeconfig::LEASE_NAMESPACE;
 use crate::sidecar::Sidecar;
 use crate::{listening, measuring};
 
-/// The name of the image that the binary carries a program for, wherever the image is said to come from.
-const SAMPLE: &str = "simple-game-server";
+/// The image name of the built-in sample game server, in any registry.
+const SAMPLE_IMAGE: &str = "simple-game-server";
+/// The image name of the built-in sample service, in any registry.
+const SAMPLE_SERVICE_IMAGE: &str = "sample-service";
 
-/// How long game servers may take to end when everything ends.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long pods may take to terminate at shutdown.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The parts that run on an engine.
+/// The components that run on an engine.
 pub(crate) struct Parts {
     tasks: Vec<Supervised>,
     runtime: Runtime,
     allocator: Option<String>,
 }
 
-/// Takes the controllers' Lease, so that no other process is active beside this one. It belongs to the data directory, which only one process
-/// can have open: whoever held it under the same identity has ended. To be called before anyone else can reach the API.
+/// Claims the controllers' Lease, so that no other process is active. The identity belongs to the data directory, which only one process can
+/// open: an earlier holder with the same identity has exited. Call this before the API is reachable for others.
 pub(crate) async fn lease(engine: &Engine) -> LeaderElection {
     let identity = format!("plimsoll-up_{}", engine.identity());
     let lease = LeaderElection::new(LEASE_NAMESPACE, identity);
-    // If another controller has it, the controllers wait for it as they always do.
+    // If another controller holds it, the controllers wait for it as usual.
     cluster::claim_lease(&engine.client(), &lease).await;
     lease
 }
 
 impl Parts {
-    /// Starts the runtime, the controllers and the allocator.
+    /// Starts the runtime, the controllers and the allocator. `game_servers` are the controllers' settings from arguments.
     pub(crate) async fn start(
         engine: &Engine,
         supervisor: &Supervisor,
         lease: LeaderElection,
+        game_servers: control::Settings,
         args: &Up,
     ) -> anyhow::Result<Self> {
         let client = engine.client();
-        // The engine reads of an object only what a patch names, so the allocator needs no texts to replace game servers.
+        // On the embedded engine patches are cheap, so the cache need not keep the text of game servers for replacing them.
         let caches = Caches::new(None, false);
         let kinds = required_kinds(args);
         let mut tasks = caches.follow(&client, &kinds, &Random::system(), supervisor);
         let endpoint = listening::allocator(&args.allocator).await?;
-        let recorder = measuring::serve(&caches, args.metrics, supervisor, &mut tasks).await?;
+        let controllers = control::Settings {
+            gates: args.gates.feature_gates.clone(),
+            lease: Some(lease),
+            resolves_services: true,
+            // The engine has no controller of HorizontalPodAutoscalers.
+            follows_hpas: false,
+            supervisor: supervisor.clone(),
+            ..game_servers
+        };
+        create_namespace(&client, &controllers.decisions.namespace).await?;
+        let counts = &controllers.decisions.counts;
+        let recorder =
+            measuring::serve(&caches, counts, args.metrics, supervisor, &mut tasks).await?;
         let settings = allocator::Settings {
             recorder,
             supervisor: supervisor.clone(),
@@ -72,47 +90,63 @@ impl Parts {
         if let Some(endpoint) = endpoint {
             let scheme = if endpoint.tls.is_some() { "https" } else { "http" };
             url = Some(format!("{scheme}://{}", endpoint.listener.local_addr()?));
-            let serving = allocator::matchmakers(allocator, endpoint).await?;
-            tasks.push(supervisor.spawn_critical("listener of the allocator", serving));
+            let serving = allocator::serve_matchmakers(allocator, endpoint).await?;
+            tasks.push(supervisor.spawn_critical("allocator listener", serving));
         }
-        let gates = args.gates.feature_gates.clone();
-        let settings =
-            control::Settings { gates, lease: Some(lease), ..control::Settings::default() };
-        let runtime = engine.run(machine(client.clone(), supervisor, &settings, args)?).await?;
+        let runtime =
+            engine.run(kubelet_settings(client.clone(), supervisor, &controllers, args)?).await?;
+        let endpoints = client.clone();
+        tasks.push(supervisor.spawn("endpoints controller", move || {
+            control::endpoints::run(endpoints.clone(), Random::system())
+        }));
         tasks.push(supervisor.spawn("controllers", move || {
             let (client, caches) = (client.clone(), Arc::clone(&caches));
-            let (settings, stop) = (settings.clone(), std::future::pending());
-            control::run(client, caches, settings, &control::Part::ALL, stop)
+            let (settings, stop) = (controllers.clone(), std::future::pending());
+            control::run(client, caches, settings, &control::Part::EMBEDDED, stop)
         }));
         Ok(Self { tasks, runtime, allocator: url })
     }
 
-    /// Returns where allocations are answered by gRPC and REST.
+    /// Returns the URL of the allocator for gRPC and REST.
     pub(crate) fn allocator(&self) -> Option<&str> {
         self.allocator.as_deref()
     }
 
-    /// Says what of this machine pods cannot have.
-    pub(crate) fn lacks(&self) -> Option<String> {
+    /// Returns a message if pods have no network of their own.
+    pub(crate) fn limitation(&self) -> Option<String> {
         let Networking::Host { why } = self.runtime.networking() else { return None };
         Some(format!(
-            "pods share this machine's network ({why}): game servers get their ports from PORT, AGONES_SDK_GRPC_PORT and \
+            "pods share the host network ({why}); game servers read their ports from PORT, AGONES_SDK_GRPC_PORT and \
              AGONES_SDK_HTTP_PORT"
         ))
     }
 
-    /// Stops everything that runs. Nobody is left who would see game servers end and replace them: the Lease is kept, so that nobody takes over.
+    /// Stops the controllers first, so that they do not replace the game servers that are stopped then. The Lease is kept, so that no other
+    /// controller takes over.
     pub(crate) async fn stop(self) {
         for task in self.tasks {
             task.stop().await;
         }
-        self.runtime.stop(GRACE).await;
+        self.runtime.stop(GRACE_PERIOD).await;
     }
 }
 
-/// Returns the kinds that the parts need in the caches.
+/// Creates the controllers' namespace, which has the decisions about cluster-wide objects.
+async fn create_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    let api: Api<Namespace> = Api::all(client.clone());
+    match api.create(&PostParams::default(), &namespace).await {
+        Err(error) if cluster::error::status_code(&error) != Some(409) => {
+            Err(error).with_context(|| format!("could not create the namespace {name}"))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Returns the kinds that the components need in the caches.
 fn required_kinds(args: &Up) -> BTreeSet<CachedKind> {
-    let mut kinds = control::required_kinds(&control::Part::ALL);
+    let mut kinds = control::required_kinds(&control::Part::EMBEDDED);
     kinds.extend(allocator::REQUIRED_KINDS);
     if args.metrics.is_some() {
         kinds.extend(metrics::REQUIRED_KINDS);
@@ -120,40 +154,45 @@ fn required_kinds(args: &Up) -> BTreeSet<CachedKind> {
     kinds
 }
 
-/// What this machine runs.
-fn machine(
+/// Returns the settings of the kubelet.
+fn kubelet_settings(
     client: Client,
     supervisor: &Supervisor,
     settings: &control::Settings,
     args: &Up,
 ) -> anyhow::Result<kubelet::Settings> {
-    let own = std::env::current_exe().context("could not find the program that runs")?;
-    let mut local = Local::new(Launcher { program: own.clone(), args: vec![crate::LAUNCH.into()] });
+    let program = std::env::current_exe().context("could not find the path of this program")?;
+    let mut local =
+        Local::new(Launcher { program: program.clone(), args: vec![crate::LAUNCH.into()] });
     let sidecar = Sidecar::new(client.clone(), supervisor.clone());
     local.programs.add(settings.sidecar.image.clone(), sidecar);
-    let sample = vec![own.to_string_lossy().into_owned(), "sample-server".to_owned()];
-    local.images = BTreeMap::from([(SAMPLE.to_owned(), sample)]);
+    let built_in = |command: &str| vec![program.to_string_lossy().into_owned(), command.to_owned()];
+    local.images = BTreeMap::from([
+        (SAMPLE_IMAGE.to_owned(), built_in("sample-server")),
+        (SAMPLE_SERVICE_IMAGE.to_owned(), built_in("sample-service")),
+    ]);
     local.docker = kubelet::usual_docker();
+    local.service_proxy = true;
     local.images.extend(args.images.iter().cloned());
     let simulated = Simulated {
         count: args.simulated_nodes,
         simulation: Some(Arc::new(Player::new(client))),
         ..Simulated::default()
     };
-    let local = (args.simulated_nodes == 0).then_some(local);
+    let local = (args.simulated_nodes == 0 && !args.no_nodes).then_some(local);
     Ok(kubelet::Settings { local, simulated: Some(simulated) })
 }
 
-/// The allocator as the engine's service for its group.
+/// Returns the allocator as the engine's handler of its API group.
 fn delegate(allocator: Allocator) -> Delegate {
-    let answer = move |request: Request<Full<Bytes>>| {
+    let handle = move |request: Request<Full<Bytes>>| {
         let allocator = allocator.clone();
         async move {
             let (parts, body) = request.into_parts();
             let request = Request::from_parts(parts, body.collect().await?.to_bytes());
-            let answer = allocator::kubernetes::answer(&allocator, request).await;
-            Ok::<_, BoxError>(answer.map(|body| Full::new(body).boxed_unsync()))
+            let response = allocator::kubernetes::handle(&allocator, request).await;
+            Ok::<_, BoxError>(response.map(|body| Full::new(body).boxed_unsync()))
         }
     };
-    Delegate::new(tower::service_fn(answer))
+    Delegate::new(tower::service_fn(handle))
 }

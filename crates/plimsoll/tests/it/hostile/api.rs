@@ -1,4 +1,4 @@
-//! Requests to the Kubernetes API, each valid once.
+//! Requests to the Kubernetes API: valid ones with random mutations.
 
 use serde_json::{Value, json};
 
@@ -28,6 +28,9 @@ struct Sample {
 pub(super) fn request(random: &mut Random) -> Request {
     let namespace = NAMESPACES[usize::from(random.below(8) == 0)];
     let name = format!("x{}", random.below(60));
+    if random.below(25) == 0 {
+        return session(random, namespace, &name);
+    }
     let Sample { folder, grows, object } = sample(random, namespace, &name);
     let json = "application/json";
     let at = format!("{folder}/{name}");
@@ -228,6 +231,9 @@ fn sample(random: &mut Random, namespace: &str, name: &str) -> Sample {
     let server = json!({"ports": [{"name": "game", "containerPort": 7000, "portPolicy": "Dynamic"}],
         "counters": {"rooms": {"count": 1, "capacity": 5}}, "lists": {"players": {"capacity": 3, "values": ["x"]}},
         "template": {"spec": pod}});
+    if random.below(2) == 0 {
+        return other_sample(random, in_namespace, &meta, &pod);
+    }
     let (folder, kind, version, grows, spec) = match random.below(14) {
         0..3 => (
             in_namespace("api/v1", "configmaps"),
@@ -302,14 +308,152 @@ fn sample(random: &mut Random, namespace: &str, name: &str) -> Sample {
         ),
         _ => return definition(name),
     };
+    Sample { folder, grows, object: object(version, kind, &meta, &spec) }
+}
+
+/// Returns a valid object of a kind of workloads, policies or nodes.
+#[expect(clippy::too_many_lines, reason = "a table of objects")]
+fn other_sample(
+    random: &mut Random,
+    in_namespace: impl Fn(&str, &str) -> String,
+    meta: &Value,
+    pod: &Value,
+) -> Sample {
+    let own = "plimsoll.dev/v1alpha1";
+    let global = |plural: &str| format!("/apis/{own}/{plural}");
+    let labels = json!({"matchLabels": {"a": "b"}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": meta["name"]});
+    let (folder, kind, version, grows, spec) = match random.below(10) {
+        0 => (
+            in_namespace("apis/apps/v1", "replicasets"),
+            "ReplicaSet",
+            "apps/v1",
+            true,
+            json!({"spec": {"replicas": 1, "selector": labels, "template": template}}),
+        ),
+        1 => (
+            in_namespace("apis/batch/v1", "jobs"),
+            "Job",
+            "batch/v1",
+            true,
+            json!({"spec": {"completions": 1, "parallelism": 1, "backoffLimit": 1, "template": once}}),
+        ),
+        2 => (
+            in_namespace("apis/apps/v1", "daemonsets"),
+            "DaemonSet",
+            "apps/v1",
+            true,
+            json!({"spec": {"selector": labels, "template": template}}),
+        ),
+        3 => (
+            in_namespace("apis/plimsoll.dev/v1alpha1", "scalingpolicies"),
+            "ScalingPolicy",
+            own,
+            true,
+            json!({"spec": {"target": target, "min": 1, "max": 2, "evaluationInterval": "5s", "checks": [
+                {"name": "c", "source": "kubernetes", "query": "cpu", "strategy": {"targetValue": {"target": 50}}},
+            ]}}),
+        ),
+        4 => (
+            in_namespace("apis/plimsoll.dev/v1alpha1", "autoscalepolicies"),
+            "AutoScalePolicy",
+            own,
+            true,
+            json!({"spec": {"serviceId": "s", "target": target, "metric": "CPUUtilizationPercent", "threshold": 80, "min": 1,
+                            "max": 2, "action": "up", "amount": 1}}),
+        ),
+        5 => (
+            global("metricsources"),
+            "MetricSource",
+            own,
+            false,
+            json!({"spec": {"timeout": "1s", "prometheus": {"url": "http://127.0.0.1:1"}}}),
+        ),
+        6 => (
+            global("nodegroups"),
+            "NodeGroup",
+            own,
+            true,
+            json!({"spec": {"min": 0, "max": 1, "provider": {"simulated": {"startAfter": "0s"}},
+                            "template": {"capacity": {"cpu": "1", "memory": "1Gi"}}}}),
+        ),
+        7 => (
+            global("nodeautoscalers"),
+            "NodeAutoscaler",
+            own,
+            true,
+            json!({"spec": {"seed": 1, "scaleDown": {"unneededFor": "10s"}}}),
+        ),
+        8 => (
+            in_namespace("apis/discovery.k8s.io/v1", "endpointslices"),
+            "EndpointSlice",
+            "discovery.k8s.io/v1",
+            false,
+            json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
+                   "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}),
+        ),
+        _ => (
+            in_namespace("apis/metrics.k8s.io/v1beta1", "pods"),
+            "PodMetrics",
+            "metrics.k8s.io/v1beta1",
+            false,
+            json!({"window": "1s", "containers": []}),
+        ),
+    };
+    let mut meta = meta.clone();
+    if folder.starts_with("/apis/plimsoll.dev/v1alpha1/") && !folder.contains("/namespaces/") {
+        meta["namespace"] = Value::Null;
+    }
+    Sample { folder, grows, object: object(version, kind, &meta, &spec) }
+}
+
+fn object(version: &str, kind: &str, meta: &Value, spec: &Value) -> Value {
     let mut object = json!({"apiVersion": version, "kind": kind, "metadata": meta});
     for (key, value) in spec.as_object().into_iter().flatten() {
         object[key] = value.clone();
     }
-    Sample { folder, grows, object }
+    object
 }
 
-/// Gives a definition of a kind of the attackers' own.
+/// Asks for a session in a container, or with its ports, with headers of which some are missing or wrong.
+fn session(random: &mut Random, namespace: &str, name: &str) -> Request {
+    let part = *random.pick(&["exec", "attach", "portforward"]);
+    let query = *random.pick(&[
+        "?command=true&stdout=1",
+        "?command=&container=none&stdin=1&tty=1",
+        "?stdout=1&stderr=1&stdin=1",
+        "?ports=80",
+        "?ports=0,70000,x",
+        "?command=%00",
+        "",
+    ]);
+    let method = *random.pick(&["GET", "GET", "POST", "PUT"]);
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/{part}{query}");
+    let mut request = bare(method, path);
+    let headers = [
+        ("connection", ["Upgrade", "keep-alive, Upgrade", "close", "\"Upgrade"]),
+        ("upgrade", ["websocket", "SPDY/3.1", "h2c", "websocket, websocket"]),
+        ("sec-websocket-version", ["13", "0", "13, 8", "999999999999999999999"]),
+        ("sec-websocket-key", ["dGhlIHNhbXBsZSBub25jZQ==", "", "!", "AAAA"]),
+        (
+            "sec-websocket-protocol",
+            ["v5.channel.k8s.io", "v4.channel.k8s.io,", "SPDY/3.1+portforward.k8s.io", ",,,"],
+        ),
+        ("x-stream-protocol-version", ["v4.channel.k8s.io", "v9", "", "portforward.k8s.io"]),
+    ];
+    for (name, values) in headers {
+        if random.below(5) > 0 {
+            request.headers.push((name.to_owned(), (*random.pick(&values)).to_owned()));
+        }
+    }
+    // After an upgrade there is no other answer on the connection.
+    Request { watches: true, ..request }
+}
+
+/// Returns a definition of a kind of the attackers' own.
 fn definition(name: &str) -> Sample {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},

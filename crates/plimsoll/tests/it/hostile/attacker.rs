@@ -1,4 +1,4 @@
-//! One of several attackers, and what it was told.
+//! One of several attackers, and the responses that it received.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -264,7 +264,7 @@ impl Tally {
     }
 }
 
-/// Tells whether a 500 is one of those that a real API server answers, too, for input that it does not expect: it has a message of its own,
+/// Returns whether a 500 is one of those that a real API server answers, too, for input that it does not expect: it has a message of its own,
 /// which neither a panic nor an internal error has. The text of a refused watch is not read; there it is a version that is no number.
 fn is_500_on_a_cluster(request: &Request, body: &str) -> bool {
     let has_odd_version = request.path.split(['?', '&']).any(|part| {

@@ -1,4 +1,4 @@
-//! Bodies that were valid once.
+//! Request bodies: valid ones with random mutations.
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn changed(mut value: Value, random: &mut Random, grows: bool) -> Vec
     spoiled(text.into_bytes(), random)
 }
 
-/// Says what stands for a text that is no JSON value of ours.
+/// Returns what stands for a text that is no JSON value of ours.
 fn mark(index: usize) -> String {
     format!("@insertion-{index}@")
 }
@@ -49,7 +49,7 @@ fn nth<'a>(value: &'a mut Value, at: &mut u64) -> Option<&'a mut Value> {
     }
 }
 
-/// Gives something else in the place of a value. Where large numbers make work instead of trouble, numbers stay small.
+/// Returns a different value to replace `old`. Numbers stay small where large ones only cost time.
 fn other(
     old: &Value,
     root: Value,
@@ -151,7 +151,7 @@ pub(super) fn json_patch(random: &mut Random) -> Value {
     operations.collect()
 }
 
-/// Gives YAML whose aliases would grow without end.
+/// Returns YAML whose aliases expand exponentially.
 pub(super) fn aliases() -> Vec<u8> {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
@@ -161,7 +161,7 @@ pub(super) fn aliases() -> Vec<u8> {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: aliases}}\n{text}").into_bytes()
 }
 
-/// Gives bytes that begin like Kubernetes' protobuf.
+/// Returns random bytes with the prefix of Kubernetes' protobuf.
 pub(super) fn protobuf(random: &mut Random) -> Vec<u8> {
     let mut bytes = b"k8s\0\n\x0f\n\x02v1\x12\tConfigMap\x12".to_vec();
     bytes.extend((0..random.below(300)).map(|_| random.next() as u8));

@@ -1,4 +1,4 @@
-//! HTTP/2 that is misused: frames are made by hand, since no client would send them.
+//! Misuse of HTTP/2: frames are built by hand, since no client would send them.
 
 use super::wire::{Connection, Endpoint};
 use crate::kill::Random;
@@ -80,7 +80,7 @@ pub(super) async fn misuse(endpoint: &Endpoint, path: &str, random: &mut Random)
     sent
 }
 
-/// Sends everything, as long as the other side reads, and looks at some of what comes.
+/// Sends all bytes until the server stops reading, and reads part of the response.
 async fn finish(connection: &mut Connection, bytes: &[u8]) {
     for part in bytes.chunks(8 << 10) {
         if connection.write(part).await.is_err() {
@@ -90,7 +90,7 @@ async fn finish(connection: &mut Connection, bytes: &[u8]) {
     connection.skim().await;
 }
 
-/// Does something for so many streams, by the ids that clients give.
+/// Calls `open` with the ids of `streams` client streams.
 fn each(streams: u32, mut open: impl FnMut(u32)) -> u64 {
     (0..streams).for_each(|index| open(index * 2 + 1));
     streams.into()

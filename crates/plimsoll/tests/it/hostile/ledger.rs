@@ -1,4 +1,4 @@
-//! What honest clients wrote, as far as it was acknowledged.
+//! The acknowledged writes of well-behaved clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,7 @@ impl Ledger {
         self.0.lock().unwrap().len()
     }
 
-    /// Makes, changes or deletes an object. Whatever is not answered is looked up.
+    /// Creates, replaces or deletes an object. After a write without a response, reads the object.
     async fn change(&self, maps: &Api<ConfigMap>, name: &str, random: &mut Random) {
         let before = self.0.lock().unwrap().get(name).cloned().flatten();
         let value = random.next().to_string();
@@ -84,7 +84,7 @@ impl Ledger {
                 panic!("{name}: an honest client was refused: {refused:?}")
             }
             Err(_) => {
-                let found = look(maps, name).await;
+                let found = read(maps, name).await;
                 let values = |state: &State| state.as_ref().map(|(_, value)| value.clone());
                 let is_known = found == before || values(&found) == after;
                 assert!(is_known, "{name}: was {before:?}, and is {found:?}");
@@ -105,12 +105,12 @@ impl Ledger {
             assert_eq!(there.get(name), acknowledged.as_ref(), "{name}");
         }
         let strangers: Vec<_> = there.keys().filter(|name| !known.contains_key(*name)).collect();
-        assert!(strangers.is_empty(), "nobody wrote {strangers:?}");
+        assert!(strangers.is_empty(), "objects that no client wrote: {strangers:?}");
     }
 }
 
-/// Reads an object until there is an answer.
-async fn look(maps: &Api<ConfigMap>, name: &str) -> State {
+/// Reads an object; retries until there is a response.
+async fn read(maps: &Api<ConfigMap>, name: &str) -> State {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         match maps.get_opt(name).await {

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use api::agones::Fleet;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::discovery::Discovery;
@@ -56,8 +56,7 @@ impl Process {
         let log = self.log();
         let end = log.lines().rev().take(40).collect::<Vec<_>>();
         assert!(ended.is_none(), "it ended: {ended:?}\n{end:#?}");
-        let panics: Vec<_> =
-            log.lines().filter(|line| line.contains("panicked at")).take(5).collect();
+        let panics: Vec<_> = log.lines().filter(|line| line.contains("panicked")).take(5).collect();
         assert!(panics.is_empty(), "tasks of it panicked: {panics:#?}");
     }
 }
@@ -106,7 +105,7 @@ impl Up {
         Client::try_from(config.unwrap()).unwrap()
     }
 
-    /// Gives where the API is, the certificate to trust, and the token.
+    /// Returns where the API is, the certificate to trust, and the token.
     pub(super) fn access(&self) -> (SocketAddr, String, String) {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let cluster = &self.access["clusters"][0]["cluster"];
@@ -164,10 +163,10 @@ impl Up {
         }
         let url = format!("http://{}/gameserverallocation", self.allocator);
         let asked = r#"{"gameServerSelectors": [{"matchLabels": {"agones.dev/fleet": "honest"}}]}"#;
-        let said = curl(&["--data", asked, &url]);
-        assert!(said.contains("gameServerName"), "{said}");
-        let said = curl(&[&format!("http://{}/metrics", self.metrics)]);
-        assert!(said.contains("agones_"), "{said}");
+        let output = curl(&["--data", asked, &url]);
+        assert!(output.contains("gameServerName"), "{output}");
+        let output = curl(&[&format!("http://{}/metrics", self.metrics)]);
+        assert!(output.contains("agones_"), "{output}");
     }
 
     /// Deletes what attackers left in one namespace, with the namespace.
@@ -177,7 +176,12 @@ impl Up {
         let deadline = Instant::now() + Duration::from_secs(180);
         while let Some(left) = namespaces.get_opt(NAMESPACES[0]).await.unwrap() {
             let status = serde_json::to_string(&left.status).unwrap();
-            assert!(Instant::now() < deadline, "the namespace does not end: {status}");
+            if Instant::now() >= deadline {
+                let pods: Api<Pod> = Api::namespaced(self.client().await, NAMESPACES[0]);
+                let pods = pods.list(&ListParams::default()).await.unwrap().items;
+                let pods: Vec<_> = pods.into_iter().map(|pod| pod.metadata).collect();
+                panic!("the namespace does not end: {status}; its pods: {pods:#?}");
+            }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
@@ -199,7 +203,7 @@ impl Up {
         }
     }
 
-    /// Gives how much memory the process has, in MiB.
+    /// Returns how much memory the process has, in MiB.
     pub(super) fn memory(&self) -> u64 {
         let id = self.process.borrow().child.id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -245,8 +249,8 @@ impl SdkServer {
 
     pub(super) fn is_the_same_process(&self) {
         self.process.borrow_mut().is_the_same();
-        let said = curl(&[&format!("http://{}/gameserver", self.rest)]);
-        assert!(said.contains("object_meta") || said.contains("objectMeta"), "{said}");
+        let output = curl(&[&format!("http://{}/gameserver", self.rest)]);
+        assert!(output.contains("object_meta") || output.contains("objectMeta"), "{output}");
     }
 }
 

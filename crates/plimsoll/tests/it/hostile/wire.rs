@@ -1,4 +1,4 @@
-//! Connections below HTTP, so that what is sent need not be HTTP.
+//! Raw connections, to send bytes that need not be valid HTTP.
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,8 +7,8 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 async function main() {
   const sdk = new AgonesSDK();
   await sdk.connect();
-  const seen = [];
-  sdk.watchGameServer((server) => seen.push(server.status.state), () => {});
+  const states = [];
+  sdk.watchGameServer((server) => states.push(server.status.state), () => {});
   const state = async () => (await sdk.getGameServer()).status.state;
   const until = async (wanted) => {
     while ((await state()) !== wanted) await sleep(20);
@@ -32,7 +32,7 @@ async function main() {
   await players(sdk.alpha);
   await sdk.shutdown();
   await until("Shutdown");
-  while (!seen.includes("Shutdown")) await sleep(20);
+  while (!states.includes("Shutdown")) await sleep(20);
   sdk.close();
   console.log("every call was answered");
   // The client leaves some of its connections open.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::doors::{self, NEVER};
 use super::rest::curl;
+use super::sdk_servers::{self, NEVER};
 use crate::plimsoll;
 
 const FILE: &str = "
@@ -21,8 +21,8 @@ async fn a_file_is_the_game_server_and_is_read_again_however_it_changes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("gameserver.yaml");
     std::fs::write(&path, FILE).unwrap();
-    let door = doors::local(&["-f", path.to_str().unwrap()]);
-    let mut sdk = door.client().await;
+    let server = sdk_servers::local(&["-f", path.to_str().unwrap()]);
+    let mut sdk = server.client().await;
     let server = sdk.get_gameserver().await.unwrap();
     assert_eq!(server.object_meta.unwrap().name, "mine");
     assert_eq!(sdk.beta().clone().get_counter_count("rooms").await.unwrap(), 2, "from the spec");
@@ -30,8 +30,8 @@ async fn a_file_is_the_game_server_and_is_read_again_however_it_changes() {
     let mut hears = async |map: &str| {
         let heard = async {
             loop {
-                let seen = watch.message().await.unwrap().unwrap().object_meta.unwrap();
-                if seen.labels["map"] == map {
+                let meta = watch.message().await.unwrap().unwrap().object_meta.unwrap();
+                if meta.labels["map"] == map {
                     return;
                 }
             }
@@ -77,19 +77,19 @@ fn refused_with(file: &Path) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conformance_test_passes_when_exactly_the_expected_calls_came() {
     for (expected, code) in [("ready,health", 0), ("ready", 1), ("ready,health,allocate", 1)] {
-        let door = doors::local(&["--test", expected, "--sdk-name", "curl"]);
-        curl(&door, "POST", "/ready", "{}").await;
-        curl(&door, "POST", "/health", "{}").await;
-        curl(&door, "POST", "/health", "{}").await;
-        assert_eq!(door.end(), Some(code), "{expected}");
+        let server = sdk_servers::local(&["--test", expected, "--sdk-name", "curl"]);
+        curl(&server, "POST", "/ready", "{}").await;
+        curl(&server, "POST", "/health", "{}").await;
+        curl(&server, "POST", "/health", "{}").await;
+        assert_eq!(server.end(), Some(code), "{expected}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conformance_test_ends_by_itself() {
-    let door = doors::local(&["--test", "ready", "--timeout", "1"]);
-    curl(&door, "POST", "/ready", "{}").await;
-    assert_eq!(door.wait(), Some(0));
+    let server = sdk_servers::local(&["--test", "ready", "--timeout", "1"]);
+    curl(&server, "POST", "/ready", "{}").await;
+    assert_eq!(server.wait(), Some(0));
 }
 
 #[test]
@@ -97,6 +97,6 @@ fn a_sidecar_without_a_name_says_what_is_missing() {
     let mut command = plimsoll();
     let done = command.arg("sdk-server").env_remove("GAMESERVER_NAME").output().unwrap();
     assert_eq!(done.status.code(), Some(1));
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("--gameserver-name (GAMESERVER_NAME) is required"), "{said}");
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert!(stderr.contains("--gameserver-name (GAMESERVER_NAME) is required"), "{stderr}");
 }

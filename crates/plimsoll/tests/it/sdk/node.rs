@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::doors::{self, Door};
+use super::sdk_servers::{self, SdkServer};
 use crate::root;
 
 const PACKAGE: &str = "@google-cloud/agones-sdk";
@@ -12,24 +12,24 @@ const VERSION: &str = "1.61.0";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_client_makes_every_call_in_process() {
-    every_call(&doors::in_process().await).await;
+    every_call(&sdk_servers::in_process().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_client_makes_every_call_to_the_sidecar() {
-    every_call(&doors::sidecar().await).await;
+    every_call(&sdk_servers::sidecar().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_client_makes_every_call_to_the_local_stand_in() {
-    every_call(&doors::local(&[])).await;
+    every_call(&sdk_servers::local(&[])).await;
 }
 
-async fn every_call(door: &Door) {
+async fn every_call(server: &SdkServer) {
     let Some(modules) = modules() else { return };
     let mut node = tokio::process::Command::new("node");
     node.arg(root().join("crates/plimsoll/tests/it/sdk/every_call.js"));
-    node.env("NODE_PATH", modules).env("AGONES_SDK_GRPC_PORT", door.grpc.to_string());
+    node.env("NODE_PATH", modules).env("AGONES_SDK_GRPC_PORT", server.grpc.to_string());
     let done = node.kill_on_drop(true).output().await.unwrap();
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}{err}");

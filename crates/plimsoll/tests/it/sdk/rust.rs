@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use agones::Sdk;
 
-use super::doors::{self, Door, NEVER};
+use super::sdk_servers::{self, NEVER, SdkServer};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rust_client_makes_every_call_in_process() {
-    every_call(&doors::in_process().await).await;
+    every_call(&sdk_servers::in_process().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rust_client_makes_every_call_to_the_sidecar() {
-    every_call(&doors::sidecar().await).await;
+    every_call(&sdk_servers::sidecar().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rust_client_makes_every_call_to_the_local_stand_in() {
-    every_call(&doors::local(&[])).await;
+    every_call(&sdk_servers::local(&[])).await;
 }
 
-async fn every_call(door: &Door) {
-    let mut sdk = door.client().await;
+async fn every_call(server: &SdkServer) {
+    let mut sdk = server.client().await;
     let pings = sdk.health_check();
     pings.send(()).await.unwrap();
     let mut watch = sdk.watch_gameserver().await.unwrap();
@@ -49,8 +49,8 @@ async fn every_call(door: &Door) {
         while watch.message().await.unwrap().unwrap().status.unwrap().state != "Shutdown" {}
     };
     tokio::time::timeout(NEVER, last).await.expect("the watch hears of the end");
-    if door.stored().await.is_some() {
-        stored(door).await;
+    if server.stored().await.is_some() {
+        stored(server).await;
     }
 }
 
@@ -100,11 +100,11 @@ async fn players(sdk: &Sdk) {
     assert_eq!(alpha.get_player_count().await.unwrap(), 0);
 }
 
-/// What the process was told is true is stored.
-async fn stored(door: &Door) {
+/// Waits until what the SDK calls set is stored.
+async fn stored(server: &SdkServer) {
     let is_all = async {
         loop {
-            let stored = door.stored().await.unwrap();
+            let stored = server.stored().await.unwrap();
             let status = &stored["status"];
             if status["state"] == "Shutdown" {
                 assert_eq!(status["counters"]["rooms"]["capacity"], 1);

@@ -5,17 +5,17 @@ use std::net::{TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::doors::{self, Door, Running};
+use super::sdk_servers::{self, Running, SdkServer};
 use crate::plimsoll;
 
 /// Starts it on free ports; gives it, and the port that it listens on.
-fn sample(door: &Door, flags: &[&str]) -> (Running, u16) {
+fn sample(server: &SdkServer, flags: &[&str]) -> (Running, u16) {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = plimsoll();
     command
         .args(["sample-server", "--address", "127.0.0.1", "-port", &port.to_string()])
         .args(flags);
-    command.env("AGONES_SDK_GRPC_PORT", door.grpc.to_string());
+    command.env("AGONES_SDK_GRPC_PORT", server.grpc.to_string());
     let mut child = Running(command.stderr(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
     lines.find(|line| line.as_ref().unwrap().contains("listening on")).unwrap().unwrap();
@@ -37,8 +37,8 @@ fn player(port: u16) -> impl Fn(&str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sample_server_answers_every_command() {
-    let door = doors::local(&[]);
-    let (mut child, port) = sample(&door, &["--tcp"]);
+    let server = sdk_servers::local(&[]);
+    let (mut child, port) = sample(&server, &["--tcp"]);
     let say = player(port);
     for (command, reply) in [
         ("hello", "ACK: hello\n"),
@@ -91,35 +91,37 @@ async fn the_sample_server_answers_every_command() {
     let mut reply = vec![0; wanted.len()];
     stream.read_exact(&mut reply).unwrap();
     assert_eq!(String::from_utf8_lossy(&reply), wanted);
-    let mut sdk = door.client().await;
+    let mut sdk = server.client().await;
     assert_eq!(sdk.get_gameserver().await.unwrap().status.unwrap().state, "Shutdown");
-    assert_eq!(child.end(), Some(0), "told to end, it ends well");
+    assert_eq!(child.end(), Some(0), "it exits with 0 after SIGTERM");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sample_server_reserves_without_an_end() {
-    let door = doors::in_process().await;
-    let (_child, port) = sample(&door, &["-ready=false"]);
+    let server = sdk_servers::in_process().await;
+    let (_child, port) = sample(&server, &["-ready=false"]);
     let say = player(port);
     for (span, has_end) in [("1h", true), ("0", false)] {
         assert_eq!(say(&format!("RESERVE {span}")), format!("ACK: RESERVE {span}\n"));
         let is_so = async {
             loop {
-                let status = door.stored().await.unwrap()["status"].clone();
+                let status = server.stored().await.unwrap()["status"].clone();
                 if status["state"] == "Reserved" && status["reservedUntil"].is_string() == has_end {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(doors::NEVER, is_so).await.unwrap_or_else(|_| panic!("never {span}"));
+        tokio::time::timeout(sdk_servers::NEVER, is_so)
+            .await
+            .unwrap_or_else(|_| panic!("never {span}"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sample_server_answers_until_its_graceful_end() {
-    let door = doors::local(&[]);
-    let (mut child, port) = sample(&door, &["-gracefulTerminationDelaySec=3600"]);
+    let server = sdk_servers::local(&[]);
+    let (mut child, port) = sample(&server, &["-gracefulTerminationDelaySec=3600"]);
     let say = player(port);
     assert_eq!(say("before"), "ACK: before\n");
     child.terminate();
@@ -131,9 +133,9 @@ async fn the_sample_server_answers_until_its_graceful_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sample_server_crashes_when_told_to() {
-    let door = doors::local(&[]);
-    let (mut child, port) = sample(&door, &[]);
+async fn the_sample_server_crashes_on_command() {
+    let server = sdk_servers::local(&[]);
+    let (mut child, port) = sample(&server, &[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(b"CRASH 7", ("127.0.0.1", port)).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(7));
@@ -141,11 +143,11 @@ async fn the_sample_server_crashes_when_told_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sample_server_plays_some_rounds_and_shuts_down() {
-    let door = doors::local(&[]);
+    let server = sdk_servers::local(&[]);
     let flags = ["-automaticShutdownDelaySec=1", "-readyIterations=1", "-ready=false"];
-    let (_child, port) = sample(&door, &flags);
+    let (_child, port) = sample(&server, &flags);
     let say = player(port);
-    let mut sdk = door.client().await;
+    let mut sdk = server.client().await;
     for state in ["Ready", "Shutdown"] {
         say("ALLOCATE");
         let reached = async {
@@ -153,7 +155,7 @@ async fn the_sample_server_plays_some_rounds_and_shuts_down() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(doors::NEVER, reached)
+        tokio::time::timeout(sdk_servers::NEVER, reached)
             .await
             .unwrap_or_else(|_| panic!("never {state}"));
     }

@@ -3,20 +3,20 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::doors::{self, Door, NEVER};
+use super::sdk_servers::{self, NEVER, SdkServer};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_websocket_hears_every_change_in_process() {
-    hears_changes(&doors::in_process().await).await;
+async fn a_websocket_delivers_every_change_in_process() {
+    receives_changes(&sdk_servers::in_process().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_websocket_hears_every_change_from_the_local_stand_in() {
-    hears_changes(&doors::local(&[])).await;
+async fn a_websocket_delivers_every_change_of_the_local_server() {
+    receives_changes(&sdk_servers::local(&[])).await;
 }
 
-async fn hears_changes(door: &Door) {
-    let stream = TcpStream::connect(("127.0.0.1", door.http)).await.unwrap();
+async fn receives_changes(server: &SdkServer) {
+    let stream = TcpStream::connect(("127.0.0.1", server.http)).await.unwrap();
     let mut stream = BufReader::new(stream);
     let request = "GET /watch/gameserver HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://elsewhere\r\n\r\n";
@@ -27,7 +27,7 @@ async fn hears_changes(door: &Door) {
     }
     assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
     assert!(frame(&mut stream).await.starts_with(r#"{"result":{"object_meta":{"name":"#));
-    door.client().await.reserve(std::time::Duration::from_secs(3600)).await.unwrap();
+    server.client().await.reserve(std::time::Duration::from_secs(3600)).await.unwrap();
     let reserved = async { while !frame(&mut stream).await.contains(r#""state":"Reserved""#) {} };
     tokio::time::timeout(NEVER, reserved).await.unwrap();
 }

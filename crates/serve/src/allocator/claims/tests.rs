@@ -1,4 +1,4 @@
-//! The table when things happen in an awkward order.
+//! The claim table under concurrent claims, writes and watch events.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A claim on anything Ready, and what it will hear.
+/// A claim, and the receiver of its outcome.
 async fn claim(request: Request) -> (Claim, oneshot::Receiver<ClaimOutcome>) {
-    let (answer, hears) = oneshot::channel();
+    let (answer, outcome) = oneshot::channel();
     let permit = ConcurrencyLimit::new(Bounds::default()).acquire(&"default".into()).await.unwrap();
-    (Claim { request: Arc::new(request), answer, permit: Arc::new(permit) }, hears)
+    (Claim { request: Arc::new(request), answer, permit: Arc::new(permit) }, outcome)
 }
 
 fn ready() -> Request {
@@ -60,8 +60,8 @@ async fn two_requests_never_get_the_same_ready_server() {
     let mut table = table(&[("a", "1", "Ready"), ("b", "2", "Ready")]);
     let mut names = Vec::new();
     for _ in 0..2 {
-        let (claim, _hears) = claim(ready()).await;
-        let Ok(Some(write)) = table.claim(claim, 0, NOW) else { panic!("a server is there") };
+        let (claim, _outcome) = claim(ready()).await;
+        let Ok(Some(write)) = table.claim(claim, 0, NOW) else { panic!("a server matches") };
         names.push(write.base.view.name.to_string());
     }
     assert_eq!(names, ["a", "b"]);
@@ -69,10 +69,10 @@ async fn two_requests_never_get_the_same_ready_server() {
 }
 
 #[tokio::test]
-async fn who_chooses_a_server_that_is_being_written_shares_the_next_write() {
+async fn claims_on_a_server_with_a_write_in_flight_share_the_next_write() {
     let mut table = table(&[("a", "1", "Ready")]);
     let Ok(Some(first)) = table.claim(claim(room()).await.0, 0, NOW) else { panic!() };
-    let (second, mut hears) = claim(room()).await;
+    let (second, mut outcome) = claim(room()).await;
     assert!(matches!(table.claim(second, 0, NOW), Ok(None)), "it waits");
     assert!(table.claim(claim(room()).await.0, 0, NOW).is_err(), "two rooms, two claims");
 
@@ -83,14 +83,14 @@ async fn who_chooses_a_server_that_is_being_written_shares_the_next_write() {
     let (leave, next) = table.complete_write(&first.base, WriteOutcome::Observed(written), NOW);
     let next = next.expect("the second claim is written next");
     assert!(leave.is_empty() && next.claims.len() == 1 && version(&next.base) == 2);
-    assert!(hears.try_recv().is_err(), "and hears nothing before that");
+    assert!(outcome.try_recv().is_err(), "it has no outcome before that");
 }
 
 #[tokio::test]
-async fn who_waited_for_a_server_that_is_not_what_it_asked_for_chooses_again() {
+async fn a_waiting_claim_chooses_again_when_the_server_no_longer_matches() {
     let mut table = table(&[("a", "1", "Ready")]);
     let Ok(Some(first)) = table.claim(claim(room()).await.0, 0, NOW) else { panic!() };
-    let (waits, _hears) = claim(room()).await;
+    let (waits, _outcome) = claim(room()).await;
     assert!(matches!(table.claim(waits, 0, NOW), Ok(None)));
     let (leave, next) = table.complete_write(
         &first.base,
@@ -101,12 +101,12 @@ async fn who_waited_for_a_server_that_is_not_what_it_asked_for_chooses_again() {
 }
 
 #[tokio::test]
-async fn a_caller_who_left_while_waiting_costs_nothing() {
+async fn a_caller_that_is_cancelled_while_waiting_causes_no_write() {
     let mut table = table(&[("a", "1", "Ready")]);
     let Ok(Some(first)) = table.claim(claim(room()).await.0, 0, NOW) else { panic!() };
-    let (waits, hears) = claim(room()).await;
+    let (waits, outcome) = claim(room()).await;
     assert!(matches!(table.claim(waits, 0, NOW), Ok(None)));
-    drop(hears);
+    drop(outcome);
     let (leave, next) = table.complete_write(&first.base, WriteOutcome::NotSent, NOW);
     assert!(leave.is_empty() && next.is_none());
     let server = table.peek(&ready()).expect("nothing was written, so it is Ready");
@@ -114,7 +114,7 @@ async fn a_caller_who_left_while_waiting_costs_nothing() {
 }
 
 #[test]
-fn what_is_older_than_what_is_known_is_not_believed() {
+fn objects_older_than_the_known_one_are_ignored() {
     let mut table = table(&[("a", "5", "Allocated")]);
     table.observe(server("a", "4", "Ready"));
     assert!(table.peek(&ready()).is_none());
@@ -126,7 +126,7 @@ fn what_is_older_than_what_is_known_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_server_deleted_while_it_is_written_does_not_come_back() {
+async fn a_server_deleted_during_a_write_is_not_added_again() {
     let mut table = table(&[("a", "1", "Ready")]);
     let Ok(Some(write)) = table.claim(claim(ready()).await.0, 0, NOW) else { panic!() };
     table.remove(&server("a", "3", "Allocated"));
@@ -135,22 +135,22 @@ async fn a_server_deleted_while_it_is_written_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_new_list_forgets_what_is_not_in_it_and_brings_back_what_was_withheld() {
+async fn a_new_list_removes_missing_servers_and_releases_quarantined_ones() {
     let mut table = table(&[("a", "1", "Ready"), ("b", "2", "Ready")]);
     let Ok(Some(write)) = table.claim(claim(ready()).await.0, 0, NOW) else { panic!() };
     table.complete_write(&write.base, WriteOutcome::Unknown, NOW);
     let chosen = table.peek(&ready()).unwrap();
-    assert_eq!(&*chosen.view.name, "b", "it is unknown what became of a");
+    assert_eq!(&*chosen.view.name, "b", "the outcome of the write to a is unknown");
     assert!(table.peek(&ready()).is_some(), "the other one is still known");
     // The list has `a` as it was, and no `b`.
     table.remove(&server("b", "2", "Ready"));
-    table.restore_withheld();
+    table.release_quarantined();
     let chosen = table.peek(&ready()).unwrap();
     assert_eq!((&*chosen.view.name, table.servers.len()), ("a", 1));
 }
 
 #[tokio::test]
-async fn passing_over_servers_never_passes_over_the_last_one_that_is_as_good() {
+async fn skipping_servers_never_skips_the_last_one_of_the_same_selector() {
     let mut table = table(&[("a", "1", "Ready"), ("b", "2", "Ready"), ("c", "3", "Allocated")]);
     let either = || Request {
         selectors: vec![
@@ -161,7 +161,7 @@ async fn passing_over_servers_never_passes_over_the_last_one_that_is_as_good() {
     };
     for expected in ["b", "a", "c"] {
         let got = table.claim(claim(either()).await.0, 1, NOW);
-        let Ok(Some(write)) = got else { panic!("{expected} is there") };
+        let Ok(Some(write)) = got else { panic!("{expected} matches") };
         assert_eq!(&*write.base.view.name, expected);
         let version = "10";
         table.complete_write(
@@ -173,7 +173,7 @@ async fn passing_over_servers_never_passes_over_the_last_one_that_is_as_good() {
 }
 
 #[tokio::test]
-async fn a_server_on_a_node_that_is_not_ready_is_not_given_out_until_it_is() {
+async fn servers_on_an_unready_node_are_not_chosen_until_it_is_ready() {
     let on = |name: &str, version: &str, state: &str| {
         let mut server = object(name, version, state);
         server.status.as_mut().unwrap().node_name = "n".to_owned();
@@ -184,17 +184,17 @@ async fn a_server_on_a_node_that_is_not_ready_is_not_given_out_until_it_is() {
     table.observe(on("b", "2", "Allocated"));
     table.set_node_ready("n", false);
     assert!(table.peek(&ready()).is_none());
-    assert!(table.peek(&room()).is_none(), "nor more of one with players");
+    assert!(table.peek(&room()).is_none(), "nor an Allocated one with room");
     table.observe(on("c", "3", "Ready"));
     table.observe(on("a", "4", "Ready"));
-    assert!(table.peek(&ready()).is_none(), "whatever is seen there meanwhile");
+    assert!(table.peek(&ready()).is_none(), "even after changes of its servers");
     table.set_node_ready("n", true);
     assert!(table.peek(&ready()).is_some());
-    let (taken, _hears) = claim(ready()).await;
-    let Ok(Some(write)) = table.claim(taken, 0, NOW) else { panic!("a server is there") };
+    let (taken, _outcome) = claim(ready()).await;
+    let Ok(Some(write)) = table.claim(taken, 0, NOW) else { panic!("a server matches") };
     table.set_node_ready("n", false);
     table.complete_write(&write.base, WriteOutcome::NotSent, NOW);
-    assert!(table.peek(&ready()).is_none(), "not after a write that ended meanwhile");
+    assert!(table.peek(&ready()).is_none(), "not after a write that was completed meanwhile");
     table.set_node_ready("n", true);
     assert!(table.peek(&ready()).is_some());
 }

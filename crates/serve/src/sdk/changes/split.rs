@@ -1,7 +1,7 @@
-//! Which changes of a refused write can be sent without the others?
+//! Splits a rejected batch of changes into parts that can be written separately.
 //!
-//! The state comes first and alone, so that nothing beside it can keep it from being written. The rest is halved until the
-//! change that is refused is alone.
+//! The state comes first and alone, so that no other change can keep it from being written. The rest is halved until the
+//! rejected change is alone.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use decide::gameserver::players::PendingPlayers;
 use super::Changes;
 
 impl Changes {
-    /// Takes the state out of the changes, if there is one.
+    /// Removes and returns the requested state, if there is one.
     pub(in super::super) fn take_state(&mut self) -> Option<Self> {
         let requested = self.requested_state.take()?;
         Some(Self { requested_state: Some(requested), ..Self::default() })
@@ -38,7 +38,7 @@ impl Changes {
         (first, Some(self))
     }
 
-    /// Returns what is changed, in words.
+    /// Returns a description of each change.
     pub(in super::super) fn names(&self) -> Vec<String> {
         let state = self.requested_state.map(|requested| format!("state {}", requested.state()));
         let labels = self.labels.keys().map(|key| format!("label {key}"));
@@ -65,7 +65,7 @@ impl Changes {
     }
 }
 
-/// Takes entries out of a map while there is room for them.
+/// Moves entries out of a map while there is room.
 fn take<V>(from: &mut BTreeMap<String, V>, room: &mut usize) -> BTreeMap<String, V> {
     let mut taken = BTreeMap::new();
     while *room > 0

@@ -1,4 +1,4 @@
-//! How answers and refusals look as HTTP.
+//! HTTP responses of the REST interface.
 
 use std::borrow::Cow;
 
@@ -8,61 +8,61 @@ use serde::Serialize;
 use tonic::Code;
 
 use crate::proto::sdk;
-use crate::sdk::refusal::Refusal;
+use crate::sdk::error::CallError;
 
-pub(super) type Answer = Result<Response, Failure>;
+pub(super) type RestResult = Result<Response, ErrorResponse>;
 
-/// What gateways to gRPC say about the answer they got.
-const GRPC: (&str, &str) = ("grpc-metadata-content-type", "application/grpc");
+/// The header that grpc-gateway adds to its responses.
+const GRPC_METADATA: (&str, &str) = ("grpc-metadata-content-type", "application/grpc");
 const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
-/// Answers with a message.
-pub(super) fn reply<T: Serialize>(result: Result<T, Refusal>) -> Answer {
+/// Responds with a message.
+pub(super) fn reply<T: Serialize>(result: Result<T, CallError>) -> RestResult {
     let body = serde_json::to_vec(&result?)?;
-    Ok(([JSON], [GRPC], body).into_response())
+    Ok(([JSON], [GRPC_METADATA], body).into_response())
 }
 
-/// Answers that it is done.
-pub(super) fn empty(result: Result<(), Refusal>) -> Answer {
+/// Responds with an empty message.
+pub(super) fn empty(result: Result<(), CallError>) -> RestResult {
     reply(result.map(|()| sdk::Empty {}))
 }
 
-/// Why there is no answer.
-pub(super) struct Failure {
+/// An error response.
+pub(super) struct ErrorResponse {
     status: StatusCode,
     code: Code,
     message: Cow<'static, str>,
 }
 
-impl Failure {
+impl ErrorResponse {
     pub(super) const NOT_FOUND: Self = Self {
         status: StatusCode::NOT_FOUND,
         code: Code::NotFound,
         message: Cow::Borrowed("Not Found"),
     };
-    pub(super) const WRONG_VERB: Self = Self {
+    pub(super) const METHOD_NOT_ALLOWED: Self = Self {
         status: StatusCode::NOT_IMPLEMENTED,
         code: Code::Unimplemented,
         message: Cow::Borrowed("Method Not Allowed"),
     };
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        let status = match refusal {
-            Refusal::Invalid(_) | Refusal::OutOfRange(_) => StatusCode::BAD_REQUEST,
-            Refusal::NotFound(_) => StatusCode::NOT_FOUND,
-            Refusal::Exists(_) => StatusCode::CONFLICT,
-            Refusal::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+impl From<CallError> for ErrorResponse {
+    fn from(error: CallError) -> Self {
+        let status = match error {
+            CallError::Invalid(_) | CallError::OutOfRange(_) => StatusCode::BAD_REQUEST,
+            CallError::NotFound(_) => StatusCode::NOT_FOUND,
+            CallError::AlreadyExists(_) => StatusCode::CONFLICT,
+            CallError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self { status, code: refusal.code(), message: refusal.to_string().into() }
+        Self { status, code: error.code(), message: error.to_string().into() }
     }
 }
 
-/// A body that is no JSON, or not the JSON of its message.
-impl From<serde_json::Error> for Failure {
+/// A body that is not JSON, or not the JSON of the expected message.
+impl From<serde_json::Error> for ErrorResponse {
     fn from(err: serde_json::Error) -> Self {
-        Refusal::argument(err).into()
+        CallError::invalid_argument(err).into()
     }
 }
 
@@ -73,7 +73,7 @@ struct Body<'a> {
     details: [(); 0],
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let body = Body { code: self.code as i32, message: &self.message, details: [] };
         let body = serde_json::to_vec(&body).unwrap_or_default();

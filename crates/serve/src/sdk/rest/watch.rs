@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 
-use super::answer::Failure;
+use super::answer::ErrorResponse;
 use crate::proto::sdk;
 use crate::sdk::core::Core;
 
@@ -24,21 +24,21 @@ struct Line<'a> {
 pub(super) async fn game_server(
     State(core): State<Arc<Core>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, Failure> {
-    let lines = core.watching().await?.filter_map(|view| {
-        let line = serde_json::to_string(&Line { result: &view });
+) -> Result<Response, ErrorResponse> {
+    let lines = core.watch_game_server().await?.filter_map(|update| {
+        let line = serde_json::to_string(&Line { result: &update });
         std::future::ready(line.ok())
     });
     if let Ok(upgrade) = upgrade {
-        return Ok(upgrade.on_upgrade(|socket| frames(socket, lines)));
+        return Ok(upgrade.on_upgrade(|socket| send_frames(socket, lines)));
     }
     let lines = lines.map(|line| Ok::<_, Infallible>(line + "\n"));
     let json = [(header::CONTENT_TYPE, "application/json")];
     Ok((json, Body::from_stream(lines)).into_response())
 }
 
-/// Sends lines until there are no more, or the client goes.
-async fn frames(mut socket: WebSocket, lines: impl Stream<Item = String>) {
+/// Sends each line as a frame until the stream ends or the client disconnects.
+async fn send_frames(mut socket: WebSocket, lines: impl Stream<Item = String>) {
     let mut lines = std::pin::pin!(lines);
     loop {
         tokio::select! {
@@ -48,12 +48,12 @@ async fn frames(mut socket: WebSocket, lines: impl Stream<Item = String>) {
                     return;
                 }
             }
-            said = socket.recv() => match said {
+            received = socket.recv() => match received {
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return,
             },
         }
     }
-    // A client that does not hear the end sees the connection close.
+    // If this fails, the client sees the connection close.
     let _ = socket.send(Message::Close(None)).await;
 }

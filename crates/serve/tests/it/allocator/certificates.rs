@@ -1,8 +1,8 @@
-//! An authority, and certificates of it.
+//! A CA and certificates that it issues.
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_serve::tls::Files;
+use plimsoll_serve::tls::CertificateFiles;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -61,11 +61,11 @@ impl Pair {
     }
 }
 
-/// Writes all that a server with mutual TLS needs.
-pub(crate) fn files(dir: &Path, server: &Pair, callers: &Authority) -> Files {
+/// Writes the files of a server with mutual TLS.
+pub(crate) fn files(dir: &Path, server: &Pair, client_ca: &Authority) -> CertificateFiles {
     let (certificate, key) = server.write(dir, "tls");
     let folder = dir.join("client-ca");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("ca.crt"), &callers.pem).unwrap();
-    Files { certificate, key, callers: Some(folder) }
+    std::fs::write(folder.join("ca.crt"), &client_ca.pem).unwrap();
+    CertificateFiles { certificate, key, client_ca: Some(folder) }
 }

@@ -1,9 +1,9 @@
-//! Many callers, two allocator processes, and everything that can break breaks.
+//! Fault injection with many callers and two allocator processes.
 //!
 //! Allocators and controllers are killed, connections are cut on both sides, someone else changes the same servers and makes their
 //! fleet smaller all the while. Each request leaves its ticket on the server it gets. Afterwards every answer must be true, no
 //! server may have been given twice, none that was given may be shut down, and no ticket may be on a server that its caller was
-//! not told about, unless that caller got no answer at all.
+//! not given in its response, unless that caller got no response at all.
 //!
 //! `PLIMSOLL_TEST_CHAOS` says how many requests are to be answered on the embedded engine. `cargo xtask test` asks for 2,000, and for
 //! 20,000 in continuous integration.
@@ -105,7 +105,7 @@ async fn run(client: &Client, kubeconfig: &Path, dir: &Path, namespace: &str, ta
         caller.await.unwrap();
     }
     meddling.abort();
-    // Writes that were sent have an end, whoever sent them.
+    // Writes in flight end with the processes that sent them.
     for (process, _) in &mut allocators {
         process.kill().await;
     }
@@ -126,7 +126,7 @@ async fn call(port: u16, book: Arc<Book>, target: usize) {
         let kind = if fastrand::u8(..10) == 0 { Kind::Shared } else { Kind::Alone };
         let ticket = book.ticket(kind);
         match client.allocate(book.request(kind, &ticket)).await {
-            Ok(answer) => book.told(&ticket, &answer.into_inner()),
+            Ok(answer) => book.allocated(&ticket, &answer.into_inner()),
             // A refusal by the allocator itself: it says that nothing was given.
             Err(status) if is_refusal(status.code()) => book.refused(&ticket, status.code()),
             Err(_) => {

@@ -1,4 +1,4 @@
-//! Who gets which server, when many ask at once.
+//! The choice of game servers for concurrent allocations.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use api::allocation::AllocationState;
 use serde_json::json;
 
-use plimsoll_serve::allocator::{Recorder, Settings};
+use plimsoll_serve::allocator::{AllocationRecorder, Settings};
 
 use super::World;
 use super::world::{allocate_at_once, allocation, start};
@@ -39,7 +39,7 @@ async fn two_allocators_never_give_out_the_same_server_and_both_get_along() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_replaced_is_as_one_that_is_patched() {
+async fn replacing_a_server_has_the_same_result_as_patching_it() {
     let mut left = Vec::new();
     for replaces in [true, false] {
         let world = World::new().await;
@@ -48,10 +48,10 @@ async fn a_server_that_is_replaced_is_as_one_that_is_patched() {
         world.ready("a", json!({"counters": counters})).await;
         world.patch("a", json!({"metadata": {"finalizers": ["agones.dev/controller"], "labels": {"mode": "ranked"}}})).await;
         let methods = Arc::new(Mutex::new(BTreeSet::new()));
-        let seen = Arc::clone(&methods);
+        let recorded = Arc::clone(&methods);
         let client = world.client_through(Arc::new(move |passing| {
             if passing.path.contains("/gameservers/") {
-                seen.lock().unwrap().insert(passing.method);
+                recorded.lock().unwrap().insert(passing.method);
             }
             Box::pin(async { Ok(()) })
         }));
@@ -136,7 +136,7 @@ async fn a_server_that_others_use_is_filled_before_a_new_one_is_opened() {
 }
 
 #[tokio::test]
-async fn what_changes_on_the_way_is_seen_by_the_next_choice() {
+async fn changes_during_a_write_are_considered_by_the_next_choice() {
     let world = World::with_ready(1).await;
     let allocator = world.allocator().await;
     world.patch("s0000", json!({"metadata": {"labels": {"mode": "ranked"}}})).await;
@@ -155,11 +155,11 @@ async fn what_changes_on_the_way_is_seen_by_the_next_choice() {
 }
 
 #[tokio::test]
-async fn whoever_counts_allocations_hears_of_each() {
+async fn the_recorder_is_called_for_each_allocation() {
     let world = World::with_ready(1).await;
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
-    let recorder = Recorder::new(move |measured| {
+    let recorder = AllocationRecorder::new(move |measured| {
         hears.lock().unwrap().push((measured.fleet.clone(), measured.status));
     });
     let settings = Settings { recorder: Some(recorder), ..Settings::default() };

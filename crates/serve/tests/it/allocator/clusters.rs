@@ -38,7 +38,7 @@ pub(crate) async fn secret(world: &World, caller: &Pair, trusted: &str) {
 }
 
 #[tokio::test]
-async fn the_next_cluster_is_asked_when_one_has_no_server() {
+async fn the_next_cluster_is_tried_when_one_has_no_server() {
     let (here, there) = (World::with_ready(1).await, World::with_ready(1).await);
     let (servers, callers) = (Authority::new("servers"), Authority::new("callers"));
     let dir = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ async fn the_next_cluster_is_asked_when_one_has_no_server() {
     assert_eq!(
         answer.state,
         AllocationState::UnAllocated,
-        "nobody has one, and nobody is asked again"
+        "no cluster has one, and none is queried again"
     );
 }
 

@@ -76,7 +76,7 @@ async fn an_allocation_that_is_created_comes_back_with_its_server() {
 }
 
 #[tokio::test]
-async fn the_words_of_the_first_design_mean_what_they_meant() {
+async fn fields_of_the_first_design_keep_their_meaning() {
     let world = World::new().await;
     let more = json!({"counters": {"rooms": {"count": 4, "capacity": 10}}, "lists": {"players": {"capacity": 3, "values": ["ann"]}}});
     world.ready("a", more).await;
@@ -95,7 +95,7 @@ async fn the_words_of_the_first_design_mean_what_they_meant() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused_by_field() {
+async fn invalid_requests_are_rejected_with_the_field() {
     let world = World::with_ready(1).await;
     let _allocator = world.delegate().await;
     let (code, answer) =

@@ -1,4 +1,4 @@
-//! Clients that others wrote: grpcio for Python, curl, and kubectl; on the embedded engine and on a real API server.
+//! Published clients: grpcio for Python, curl, and kubectl; on the embedded engine and on a real API server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,13 +43,13 @@ impl Open {
         let tls = files(dir.path(), &authority.server(&["localhost", &service]), &callers);
         std::fs::write(dir.path().join("ca.crt"), &authority.pem).unwrap();
         callers.caller("matchmaker").write(dir.path(), "caller");
-        let door = async || {
+        let endpoint = async || {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             Endpoint { listener, tls: Some(tls.clone()), allow_anonymous: false }
         };
         let port = |endpoint: &Endpoint| endpoint.listener.local_addr().unwrap().port();
-        let matchmakers = door().await;
-        let aggregated = if is_aggregated { Some(door().await) } else { None };
+        let matchmakers = endpoint().await;
+        let aggregated = if is_aggregated { Some(endpoint().await) } else { None };
         let ports = (port(&matchmakers), aggregated.as_ref().map(port));
         let endpoints = Endpoints { matchmakers: Some(matchmakers), aggregated };
         let client = client.clone();
@@ -65,7 +65,7 @@ impl Open {
         self.dir.path().join(name)
     }
 
-    /// Gives what the Python program printed, line by line.
+    /// Returns what the Python program printed, line by line.
     async fn python(&self, python: &Path, namespace: &str, count: usize) -> Vec<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(python);
@@ -141,8 +141,8 @@ async fn published_clients_work_on_the_embedded_engine() {
     assert_eq!(rest.last().unwrap(), "200", "{rest:?}");
     assert!(rest[0].starts_with("{\"gameServerName\":\"s0000\""), "{rest:?}");
     if let Some(python) = from_env("PLIMSOLL_TEST_PYTHON") {
-        let said = open.python(&python, "default", 1).await;
-        assert_eq!(said, ["s0001 10.0.0.1:7000"]);
+        let output = open.python(&python, "default", 1).await;
+        assert_eq!(output, ["s0001 10.0.0.1:7000"]);
         assert_eq!(world.server("s0001").await["metadata"]["labels"]["by"], "python");
     }
     let Some(program) = from_env("PLIMSOLL_TEST_KUBECTL") else { return };
@@ -151,8 +151,8 @@ async fn published_clients_work_on_the_embedded_engine() {
     let kubeconfig = open.file("kubeconfig");
     world.engine.write_kubeconfig(&kubeconfig, &listening).unwrap();
     let left = world.in_state("Ready").await.remove(0);
-    let said = kubectl(&program, &kubeconfig, open.dir.path(), "default").await;
-    assert_eq!(said, [format!("Allocated {left} 10.0.0.1")]);
+    let output = kubectl(&program, &kubeconfig, open.dir.path(), "default").await;
+    assert_eq!(output, [format!("Allocated {left} 10.0.0.1")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -167,7 +167,9 @@ async fn published_clients_work_on_a_real_api_server() {
     let asked = {
         let (client, kubeconfig) = (real.client.clone(), real.kubeconfig.clone());
         let namespace = real.namespace.clone();
-        tokio::spawn(async move { ask(&client, &kubeconfig, &namespace, &open).await })
+        tokio::spawn(
+            async move { allocate_with_clients(&client, &kubeconfig, &namespace, &open).await },
+        )
     };
     let asked = asked.await;
     let services: Api<APIService> = Api::all(real.client.clone());
@@ -176,23 +178,23 @@ async fn published_clients_work_on_a_real_api_server() {
     asked.unwrap();
 }
 
-async fn ask(client: &Client, kubeconfig: &Path, namespace: &str, open: &Open) {
+async fn allocate_with_clients(client: &Client, kubeconfig: &Path, namespace: &str, open: &Open) {
     available(client).await;
     let rest = open.curl(namespace).await;
     assert_eq!(rest.last().unwrap(), "200", "{rest:?}");
     if let Some(python) = from_env("PLIMSOLL_TEST_PYTHON") {
-        let said = open.python(&python, namespace, 1).await;
-        assert_eq!(said, ["b 10.0.0.1:7000"]);
+        let output = open.python(&python, namespace, 1).await;
+        assert_eq!(output, ["b 10.0.0.1:7000"]);
     }
     if let Some(program) = from_env("PLIMSOLL_TEST_KUBECTL") {
-        let said = kubectl(&program, kubeconfig, open.dir.path(), namespace).await;
-        assert!(said[0].starts_with("Allocated "), "{said:?}");
+        let output = kubectl(&program, kubeconfig, open.dir.path(), namespace).await;
+        assert!(output[0].starts_with("Allocated "), "{output:?}");
         let none = kubectl(&program, kubeconfig, open.dir.path(), namespace).await;
         assert_eq!(none[0].trim(), "UnAllocated", "all three are given out");
     }
 }
 
-/// Tells the API server where the group is: here, by the name of a service that stands for this machine.
+/// Registers the group at the API server, with a service that resolves to this machine.
 async fn register(real: &Real, open: &Open) {
     let services: Api<Service> = Api::namespaced(real.client.clone(), &real.namespace);
     let service = json!({
@@ -213,7 +215,7 @@ async fn register(real: &Real, open: &Open) {
     groups.create(&PostParams::default(), &group).await.unwrap();
 }
 
-/// Waits until the API server has seen that someone answers for the group.
+/// Waits until the API server reports the group as available.
 async fn available(client: &Client) {
     let groups: Api<APIService> = Api::all(client.clone());
     let mut last = None;

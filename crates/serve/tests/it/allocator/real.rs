@@ -1,4 +1,4 @@
-//! A namespace of its own on the real API server, where there is one.
+//! A separate namespace on the real API server, if there is one.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Certificates as Agones' documentation has users make them: signed by themselves, and saying that they are an authority.
+//! Certificates as described in Agones' documentation: self-signed, and marked as a CA.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use api::allocation::AllocationState;
 use connect::trust::TrustStore;
 use plimsoll_serve::proto::allocation::AllocationRequest;
 use plimsoll_serve::proto::allocation::allocation_service_client::AllocationServiceClient;
-use plimsoll_serve::tls::Files;
+use plimsoll_serve::tls::CertificateFiles;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
 use serde_json::json;
 use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
@@ -46,19 +46,19 @@ fn expired() -> Pair {
     Pair { certificate, key: key.serialize_pem() }
 }
 
-/// Writes what a server needs that shows a certificate and lets in whoever shows one of these.
-fn files(dir: &Path, server: &Pair, callers: &[&Pair]) -> Files {
+/// Writes the files of a server that accepts only clients with one of these self-signed certificates.
+fn files(dir: &Path, server: &Pair, clients: &[&Pair]) -> CertificateFiles {
     let (certificate, key) = server.write(dir, "tls");
     let folder = dir.join("callers");
     std::fs::create_dir_all(&folder).unwrap();
-    for (index, caller) in callers.iter().enumerate() {
-        std::fs::write(folder.join(format!("{index}.crt")), &caller.certificate).unwrap();
+    for (index, client) in clients.iter().enumerate() {
+        std::fs::write(folder.join(format!("{index}.crt")), &client.certificate).unwrap();
     }
-    Files { certificate, key, callers: Some(folder) }
+    CertificateFiles { certificate, key, client_ca: Some(folder) }
 }
 
-/// Asks for a game server, trusting a server's certificate and showing one's own.
-async fn ask(
+/// Allocates a game server over mutual TLS: trusts `trusted` and presents the certificate of `caller`.
+async fn allocate(
     listening: &Listening,
     trusted: &Pair,
     name: &str,
@@ -83,15 +83,15 @@ async fn self_signed_certificates_of_openssl_are_accepted_when_they_are_trusted_
     let past = expired();
     let tls = files(dir.path(), &server, &[&caller, &past]);
     let listening = listen(&world, Some(tls)).await;
-    let refused = ask(&listening, &server, "localhost", &stranger).await;
+    let refused = allocate(&listening, &server, "localhost", &stranger).await;
     assert!(refused.is_err(), "this certificate is not in the folder: {refused:?}");
-    let refused = ask(&listening, &server, "localhost", &past).await;
+    let refused = allocate(&listening, &server, "localhost", &past).await;
     assert!(refused.is_err(), "this one is, and has expired: {refused:?}");
-    let refused = ask(&listening, &server, "other.example", &caller).await;
+    let refused = allocate(&listening, &server, "other.example", &caller).await;
     assert!(refused.is_err(), "the server is called by another name: {refused:?}");
-    let refused = ask(&listening, &stranger, "localhost", &caller).await;
+    let refused = allocate(&listening, &stranger, "localhost", &caller).await;
     assert!(refused.is_err(), "the server is another one: {refused:?}");
-    assert_eq!(ask(&listening, &server, "localhost", &caller).await, Ok("s0000".to_owned()));
+    assert_eq!(allocate(&listening, &server, "localhost", &caller).await, Ok("s0000".to_owned()));
 }
 
 #[tokio::test]

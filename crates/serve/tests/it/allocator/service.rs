@@ -1,4 +1,4 @@
-//! gRPC and REST, as matchmakers use them.
+//! The gRPC and REST endpoints for matchmakers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Drop for Listening {
     }
 }
 
-pub(crate) async fn listen(world: &World, tls: Option<tls::Files>) -> Listening {
+pub(crate) async fn listen(world: &World, tls: Option<tls::CertificateFiles>) -> Listening {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -66,7 +66,7 @@ async fn connected(
     endpoint.connect().await.map(AllocationServiceClient::new)
 }
 
-/// Gives an endpoint with the caller's certificate.
+/// Returns an endpoint with the caller's certificate.
 fn trusted(port: u16, authority: &Authority, caller: Option<&Pair>) -> Endpoint {
     let mut tls = ClientTlsConfig::new()
         .domain_name("localhost")
@@ -171,8 +171,8 @@ async fn a_matchmaker_gets_a_server_by_rest() {
         ("{", 400, 3),
         (r#"{"multiClusterSetting": {"enabled": true}}"#, 500, 2),
     ] {
-        let (said, _, answer) = rest(&allocator, body).await;
-        assert_eq!((said, &answer["code"]), (code, &json!(number)), "{body}: {answer}");
+        let (status, _, answer) = rest(&allocator, body).await;
+        assert_eq!((status, &answer["code"]), (code, &json!(number)), "{body}: {answer}");
         assert!(answer["message"].is_string());
     }
 }
@@ -241,16 +241,16 @@ async fn callers_show_a_certificate_and_certificates_may_change() {
 }
 
 #[tokio::test]
-async fn beyond_this_machine_there_is_no_plain_text_and_no_stranger() {
+async fn non_loopback_addresses_require_tls_and_a_client_ca() {
     let world = World::new().await;
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new("servers");
-    let open = tls::Files {
-        callers: None,
+    let open = tls::CertificateFiles {
+        client_ca: None,
         ..files(dir.path(), &authority.server(&["localhost"]), &authority)
     };
     for (tls, expected) in
-        [(None, "expected a certificate"), (Some(open), "expected the authority")]
+        [(None, "a TLS certificate and key are required"), (Some(open), "a client CA is required")]
     {
         // Listened on for a moment and never accepted from.
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What happens when the API, the caller or another allocator gets in the way.
+//! Allocation when the API fails, the caller disconnects or another allocator wins.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::allocation::AllocationState;
 use cluster::Key;
 use decide::gameserver::State;
-use plimsoll_serve::allocator::{Allocator, Bounds, Recorder, Refusal, Settings};
+use plimsoll_serve::allocator::{AllocationError, AllocationRecorder, Allocator, Bounds, Settings};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -46,10 +46,10 @@ fn settings(writes: usize, waiting: usize) -> Settings {
     Settings { bounds, events: false, ..Settings::default() }
 }
 
-/// Starts an allocation on its own.
-fn ask(
+/// Starts an allocation in a task of its own.
+fn start_allocation(
     allocator: &Allocator,
-) -> tokio::task::JoinHandle<Result<api::allocation::GameServerAllocationStatus, Refusal>> {
+) -> tokio::task::JoinHandle<Result<api::allocation::GameServerAllocationStatus, AllocationError>> {
     let allocator = allocator.clone();
     tokio::spawn(async move { allocator.allocate(&allocation(json!({}))).await })
 }
@@ -64,16 +64,19 @@ async fn a_caller_who_leaves_before_the_write_costs_nothing() {
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
     let allocator = start(client, true, settings(1, 10)).await;
-    let first = ask(&allocator);
+    let first = start_allocation(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
-    let second = ask(&allocator);
+    let second = start_allocation(&allocator);
     tokio::task::yield_now().await;
     second.abort();
     assert!(second.await.is_err());
     writes.add_permits(10);
     assert_eq!(soon(first).await.unwrap().unwrap().game_server_name, "s0000");
-    assert_eq!(world.in_state("Ready").await, ["s0001"], "nobody has it");
-    assert_eq!(soon(ask(&allocator)).await.unwrap().unwrap().game_server_name, "s0001");
+    assert_eq!(world.in_state("Ready").await, ["s0001"], "it is not allocated");
+    assert_eq!(
+        soon(start_allocation(&allocator)).await.unwrap().unwrap().game_server_name,
+        "s0001"
+    );
 }
 
 #[tokio::test]
@@ -82,12 +85,12 @@ async fn a_write_that_was_sent_is_finished_though_its_caller_left() {
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
     let allocator = start(client, true, settings(1, 10)).await;
-    let first = ask(&allocator);
+    let first = start_allocation(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
     first.abort();
     writes.add_permits(10);
     assert_eq!(
-        soon(ask(&allocator)).await.unwrap().unwrap().game_server_name,
+        soon(start_allocation(&allocator)).await.unwrap().unwrap().game_server_name,
         "s0001",
         "the first one is taken"
     );
@@ -100,12 +103,12 @@ async fn a_full_queue_refuses_at_once() {
     let (writes, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let client = world.client_through(held(&writes, &sent));
     let allocator = start(client, true, settings(1, 1)).await;
-    let first = ask(&allocator);
+    let first = start_allocation(&allocator);
     soon(sent.acquire()).await.unwrap().forget();
-    let second = ask(&allocator);
+    let second = start_allocation(&allocator);
     tokio::task::yield_now().await;
-    let refused = soon(ask(&allocator)).await.unwrap();
-    assert!(matches!(refused, Err(Refusal::Overloaded(_))), "{refused:?}");
+    let refused = soon(start_allocation(&allocator)).await.unwrap();
+    assert!(matches!(refused, Err(AllocationError::Overloaded(_))), "{refused:?}");
     writes.add_permits(10);
     for asked in [first, second] {
         assert_eq!(soon(asked).await.unwrap().unwrap().state, AllocationState::Allocated);
@@ -152,11 +155,12 @@ async fn an_allocator_that_may_not_list_nodes_takes_all_of_them_for_ready() {
 }
 
 #[tokio::test]
-async fn how_often_a_server_was_chosen_is_measured() {
+async fn the_number_of_attempts_is_measured() {
     let world = World::with_ready(2).await;
     let tries = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&tries);
-    let recorder = Recorder::new(move |measured| heard.lock().unwrap().push(measured.tries));
+    let recorder =
+        AllocationRecorder::new(move |measured| heard.lock().unwrap().push(measured.tries));
     let settings = Settings { recorder: Some(recorder), ..settings(10, 10) };
     let allocator = start(world.client_through(deaf()), true, settings).await;
     // The first choice is going, and the allocator has not heard of it.
@@ -197,7 +201,7 @@ async fn an_answer_is_found_again(replaces: bool) {
 }
 
 #[tokio::test]
-async fn actions_that_do_not_apply_are_told_by_an_event() {
+async fn actions_that_cannot_be_applied_are_reported_by_events() {
     let world = World::with_ready(1).await;
     let allocator = world.allocator().await;
     let spec = json!({
@@ -208,7 +212,7 @@ async fn actions_that_do_not_apply_are_told_by_an_event() {
     assert_eq!(answer.state, AllocationState::Allocated);
     let events: kube::Api<k8s_openapi::api::core::v1::Event> =
         kube::Api::default_namespaced(world.engine.client());
-    let told = soon(async {
+    let reported = soon(async {
         loop {
             let all = events.list(&Default::default()).await.unwrap().items;
             let mut reasons: Vec<String> = all.into_iter().filter_map(|e| e.reason).collect();
@@ -219,11 +223,11 @@ async fn actions_that_do_not_apply_are_told_by_an_event() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    assert_eq!(told.await, ["Allocated", "CounterActionError", "ListActionError"]);
+    assert_eq!(reported.await, ["Allocated", "CounterActionError", "ListActionError"]);
 }
 
 #[tokio::test]
-async fn a_write_that_panics_costs_neither_the_caller_nor_who_comes_next() {
+async fn a_panicking_write_affects_neither_its_caller_nor_the_next_one() {
     let world = World::with_ready(3).await;
     let writes = Arc::new(AtomicUsize::new(0));
     let hook: Hook = Arc::new(move |passing| {
@@ -238,7 +242,7 @@ async fn a_write_that_panics_costs_neither_the_caller_nor_who_comes_next() {
     let allocator = start(world.client_through(hook), true, settings(1, 10)).await;
     let mut allocated = Vec::new();
     for _ in 0..2 {
-        allocated.push(soon(ask(&allocator)).await.unwrap().unwrap().game_server_name);
+        allocated.push(soon(start_allocation(&allocator)).await.unwrap().unwrap().game_server_name);
     }
     allocated.sort();
     assert_eq!(allocated, ["s0001", "s0002"]);

@@ -1,4 +1,4 @@
-//! An engine with game servers on it, and an allocator beside it.
+//! An engine with game servers, and an allocator.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
-use plimsoll_serve::allocator::{self, Allocator, Refusal, Settings, kubernetes};
+use plimsoll_serve::allocator::{self, AllocationError, Allocator, Settings, kubernetes};
 use process::{Random, Supervisor};
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt as _, service_fn};
@@ -45,7 +45,7 @@ impl World {
         Self { engine: Engine::open(engine::Settings::ephemeral()).await.unwrap() }
     }
 
-    /// Gives a world with so many Ready servers of the fleet `f`.
+    /// Returns a world with so many Ready servers of the fleet `f`.
     pub(crate) async fn with_ready(count: usize) -> Self {
         let world = Self::new().await;
         for index in 0..count {
@@ -72,7 +72,7 @@ impl World {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
-                let answer = kubernetes::answer(&allocator, Request::from_parts(parts, body)).await;
+                let answer = kubernetes::handle(&allocator, Request::from_parts(parts, body)).await;
                 Ok::<_, BoxError>(answer.map(|body| Full::new(body).boxed_unsync()))
             }
         });
@@ -80,7 +80,7 @@ impl World {
         allocator
     }
 
-    /// Gives a client whose requests pass a hook first: it may hold them up, or answer in the engine's place.
+    /// Returns a client whose requests pass a hook first: it may hold them up, or answer in the engine's place.
     pub(crate) fn client_through(&self, hook: Hook) -> Client {
         let engine = self.engine.service();
         let service = service_fn(move |request: Request<kube::client::Body>| {
@@ -143,7 +143,7 @@ pub(crate) async fn create(client: &Client, namespace: &str, name: &str, more: V
     create_object(client, namespace, ready_server(namespace, name, more)).await;
 }
 
-/// Gives a Ready server, with more in its status.
+/// Returns a Ready server, with more in its status.
 pub(crate) fn ready_server(namespace: &str, name: &str, more: Value) -> Value {
     let kind = if more["lists"].is_object() { "shared" } else { "alone" };
     let mut server = json!({
@@ -185,7 +185,7 @@ pub(crate) async fn allocate_at_once(
     allocators: &[&Allocator],
     spec: &Value,
     count: usize,
-) -> Vec<Result<GameServerAllocationStatus, Refusal>> {
+) -> Vec<Result<GameServerAllocationStatus, AllocationError>> {
     let asking = (0..count).map(|index| {
         let allocator = allocators[index % allocators.len()].clone();
         let allocation = allocation(spec.clone());

@@ -1,4 +1,4 @@
-//! What Go's decoders can read into the types of Agones' clients: the rules, and where a body breaks them.
+//! The bodies that Go's decoders accept for the types of Agones' clients.
 
 use serde_json::Value;
 

@@ -226,7 +226,8 @@ fn judge(case: &Value, answer: &Answer) -> Vec<String> {
     } else if !matches!(answer.code, 200 | 201) {
         wrong.push(format!("refused: {}", answer.body["message"]));
     } else if case["defaulted"].is_object() {
-        let (mut got, want) = (said(&answer.body["spec"]), said(&case["defaulted"]));
+        let (mut got, want) =
+            (without_defaults(&answer.body["spec"]), without_defaults(&case["defaulted"]));
         if answer.body["kind"] == "GameServerAllocation" && want["selectors"].is_null() {
             // They are made of what is required and preferred, after what was recorded.
             got.as_object_mut().unwrap().remove("selectors");
@@ -263,16 +264,16 @@ fn mistakes(message: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns what a value says beyond what a Go client reads from nothing: zeros and empty things are left out.
-fn said(value: &Value) -> Value {
+/// Returns a value without what Go clients omit: zeros and empty values.
+fn without_defaults(value: &Value) -> Value {
     match value {
         Value::Object(map) => map
             .iter()
             .filter(|(name, _)| *name != "immutableReplicas")
-            .map(|(name, value)| (name.clone(), said(value)))
+            .map(|(name, value)| (name.clone(), without_defaults(value)))
             .filter(|(_, value)| !is_nothing(value))
             .collect(),
-        Value::Array(items) => items.iter().map(said).collect(),
+        Value::Array(items) => items.iter().map(without_defaults).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }

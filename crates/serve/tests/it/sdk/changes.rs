@@ -1,4 +1,4 @@
-//! Counters, lists, players, labels: gathered, merged with what others write, and refused when they make no sense.
+//! Counters, lists, players, labels: batched, merged with the writes of other clients, and rejected when invalid.
 
 use std::time::Duration;
 
@@ -82,9 +82,9 @@ async fn many_writers_lose_no_count() {
         World::new(json!({"status": {"counters": {"rooms": {"count": 0, "capacity": 1000}}}}))
             .await;
     let mut beta = world.client().await.beta().clone();
-    for turn in 0..30 {
+    for round in 0..30 {
         beta.increment_counter("rooms", 1).await.unwrap();
-        world.patch(json!({"metadata": {"annotations": {"turn": turn.to_string()}}})).await;
+        world.patch(json!({"metadata": {"annotations": {"round": round.to_string()}}})).await;
     }
     world.until("30", |s| s["status"]["counters"]["rooms"]["count"] == 30).await;
     assert_eq!(beta.get_counter_count("rooms").await.unwrap(), 30);
@@ -140,10 +140,14 @@ async fn refusals_begin_with_the_words_of_agones() {
         (3, "invalid label key", refusal(sdk.set_label("example.com/a", "c").await)),
         (3, r#"invalid label value "b c" for key "a": "#, refusal(sdk.set_label("a", "b c").await)),
         (3, r#"invalid annotation key "a/b": "#, refusal(sdk.set_annotation("a/b", "c").await)),
-        (11, "players are already at capacity", refusal(alpha.player_connect("nobody fits").await)),
+        (
+            11,
+            "players are already at capacity",
+            refusal(alpha.player_connect("one too many").await),
+        ),
     ];
-    for (number, (code, words, (seen, message))) in refusals.into_iter().enumerate() {
-        assert_eq!(seen, code, "refusal {number}: {message}");
+    for (number, (code, words, (actual, message))) in refusals.into_iter().enumerate() {
+        assert_eq!(actual, code, "refusal {number}: {message}");
         assert!(message.starts_with(words), "refusal {number}: {message}");
     }
     beta.set_list_capacity("players", 4).await.unwrap();

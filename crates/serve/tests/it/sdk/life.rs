@@ -1,4 +1,4 @@
-//! The states that a process gives its game server.
+//! The states that a process requests for its game server.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn a_silent_process_is_unhealthy_and_stays_so() {
 }
 
 #[tokio::test]
-async fn a_process_that_starts_with_the_sdk_server_must_speak_without_being_asked() {
+async fn the_health_timeout_starts_with_the_sdk_server() {
     let health = json!({"disabled": false, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
     let mut world = World::without_sdk(json!({"spec": {"health": health}})).await;
     world.start(Settings { health_from_start: true, ..settings() }).await;
@@ -90,7 +90,7 @@ async fn a_process_that_starts_with_the_sdk_server_must_speak_without_being_aske
 }
 
 #[tokio::test]
-async fn what_was_asked_for_just_before_the_end_is_still_written() {
+async fn pending_changes_are_written_before_shutdown() {
     let mut world = World::without_sdk(json!({})).await;
     let slow = Settings { rate_limit: Duration::from_secs(3600), ..settings() };
     world.start(slow).await;

@@ -1,4 +1,4 @@
-//! Writes that the API refuses, and writes that are made without an answer.
+//! Writes that the API rejects, and writes whose response is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,7 +138,7 @@ async fn a_state_is_written_though_the_label_beside_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_write_without_the_right_to_it_is_made_when_the_right_is_given() {
+async fn a_forbidden_write_is_made_once_it_is_permitted() {
     let mut world = World::without_sdk(json!({})).await;
     let hook: Hook = Arc::new(|sent| {
         Box::pin(async move {
@@ -167,7 +167,7 @@ async fn a_write_that_was_made_without_an_answer_counts_once() {
                 return sent.pass().await;
             }
             sent.pass().await?;
-            // Somebody else's write comes after it, before anybody looks.
+            // Another client writes before the object is read again.
             let other = json!({"status": {"lists": {"players": {"values": ["theirs"]}}}});
             let other = kube::api::Patch::Merge(other);
             servers.patch("gs", &Default::default(), &other).await?;

@@ -1,11 +1,11 @@
-//! What a process hears about its game server.
+//! The changes that `WatchGameServer` delivers to a process.
 
 use serde_json::json;
 
 use super::{NEVER, World};
 
 #[tokio::test]
-async fn a_watch_starts_with_what_is_and_goes_on_with_every_change() {
+async fn a_watch_starts_with_the_current_state_and_delivers_every_change() {
     let mut world = World::new(json!({})).await;
     let mut sdk = world.client().await;
     let mut watch = sdk.watch_gameserver().await.unwrap();
@@ -25,7 +25,7 @@ async fn a_watch_starts_with_what_is_and_goes_on_with_every_change() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_holds_up_nobody() {
+async fn a_slow_reader_does_not_delay_other_readers() {
     let world =
         World::new(json!({"status": {"counters": {"rooms": {"count": 0, "capacity": 1000}}}}))
             .await;
@@ -37,8 +37,8 @@ async fn a_reader_that_does_not_read_holds_up_nobody() {
     }
     let last = async {
         loop {
-            let seen = watch.message().await.unwrap().unwrap();
-            if seen.status.unwrap().counters["rooms"].count == 300 {
+            let update = watch.message().await.unwrap().unwrap();
+            if update.status.unwrap().counters["rooms"].count == 300 {
                 break;
             }
         }

@@ -1,30 +1,29 @@
-//! Which game server an allocation gets.
+//! The game server that an allocation gets.
 
 use api::agones::GameServer;
 use api::allocation::GameServerAllocation;
-use control::Unreadable;
+use control::{Description, Unreadable};
 use decide::Reason;
 use decide::allocation::{self, Allocation};
 use serde_json::{Value, json};
 
 use super::Servers;
-use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
 /// Decides which game server an allocation gets, and what becomes of it. Where upstream leaves it to chance, the same
-/// files give the same answer.
+/// files lead to the same result.
 pub(super) fn decide(
     object: &Object,
     world: &World,
     servers: &Servers,
-) -> Result<Option<Decision>, Unreadable> {
+) -> Result<Option<Description>, Unreadable> {
     let request = object.read::<GameServerAllocation>()?.view(0);
-    let decision = Decision::about(object);
+    let decision = Description::about(&object.object_name());
     let Some(found) = allocation::allocate(&request, &servers.all, &servers.nodes, world.now)
     else {
         return Ok(Some(
             decision
-                .line("UnAllocated: no game server will do")
+                .line("UnAllocated: no game server matches")
                 .with("state", "UnAllocated")
                 .with("gameServer", Value::Null)
                 .with("warnings", json!([]))
@@ -40,11 +39,11 @@ pub(super) fn decide(
 }
 
 fn describe(
-    mut decision: Decision,
+    mut decision: Description,
     taken: &Object,
     server: &GameServer,
     found: &Allocation,
-) -> Decision {
+) -> Description {
     // What we do not know of the object stays as it was written.
     let mut after = taken.value().into_owned();
     for (part, fields) in [
@@ -68,7 +67,7 @@ fn describe(
     let warning = |w: &allocation::Warning| json!({"code": w.code(), "message": w.to_string()});
     decision
         .with("state", "Allocated")
-        .with("target", taken.reference())
+        .with("target", taken.object_name().to_json())
         .with("gameServer", after)
         .with("selector", found.selector)
         .with("warnings", found.warnings.iter().map(warning).collect::<Vec<_>>())

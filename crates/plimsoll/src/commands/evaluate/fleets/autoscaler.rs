@@ -1,17 +1,16 @@
-//! How large a fleet should be.
+//! The size that a FleetAutoscaler sets.
 
 use std::sync::Arc;
 
 use api::agones::Fleet;
 use api::autoscaling::{FleetAutoscaleReview, FleetAutoscaler};
-use control::fleet_autoscaler::observe::{self, Observation};
-use control::{Lister, Unreadable};
-use decide::Reason;
-use decide::fleet::{self, Autoscaler, Replies, Reply, Sizing};
+use control::fleet_autoscaler::describe::describe;
+use control::fleet_autoscaler::observe::{self, AutoscalerObservation, AutoscalerSpec};
+use control::{Description, HISTORY_ANNOTATION, Lister, Unreadable, read_history};
+use decide::fleet::{self, Autoscaler, FleetDecision, Replies, Reply, Sizing};
 use serde_json::json;
 
 use super::Servers;
-use crate::commands::evaluate::decision::Decision;
 use crate::commands::evaluate::world::{Object, World};
 
 /// Decides the size of an autoscaler's fleet.
@@ -19,38 +18,58 @@ pub(super) fn decide(
     object: &Object,
     world: &World,
     servers: &Servers,
-) -> Result<Option<Decision>, Unreadable> {
+) -> Result<Option<Description>, Unreadable> {
     let autoscaler: FleetAutoscaler = object.read()?;
-    let wanted = observe::wanted(&autoscaler).map_err(|problems| object.unreadable(problems))?;
+    let spec = observe::parse(&autoscaler).map_err(|problems| object.unreadable(problems))?;
     let namespace = object.namespace.as_deref().unwrap_or_default();
     let name = &autoscaler.spec.fleet_name;
     let Some(target) = world.find("Fleet", namespace, name) else {
         return Ok(missing(object, world, &format!("Fleet {namespace}/{name}")));
     };
-    let seen = Observation {
+    let observed = AutoscalerObservation {
         fleet: target.read::<Fleet>()?.view(),
         servers: servers.of_fleet(namespace, name),
         nodes: Arc::clone(&servers.nodes),
-        rival: observe::rival(&object.name, &autoscalers(world, namespace, name)?),
+        other_owner: observe::other_owner(&object.name, &autoscalers(world, namespace, name)?),
     };
-    let reply = reply(world, object, &seen.fleet)?;
     let mut replies = Replies::new();
     let decision = loop {
-        match seen.size(&wanted.policy, &replies, world.now) {
+        match observed.size(&spec.policy, &replies, world.now) {
             Sizing::Decided(decision) => break decision,
-            Sizing::Ask(id) => drop(replies.insert(id, reply.clone())),
+            Sizing::Ask(id) => {
+                let reply = reply(world, object, &observed.fleet, &id)?;
+                replies.insert(id, reply);
+            }
         }
     };
-    Ok(Some(describe(object, target, decision)))
+    let decision = stabilize(decision, &autoscaler, &spec, world);
+    Ok(Some(describe(&object.object_name(), &target.object_name(), &decision)))
 }
 
-/// Answers where the fleet is missing: among other fleets that is what a cluster would say too; without any fleet the files
+/// Applies the stabilization window to a decision, where the sizes that were wanted within it are recorded.
+fn stabilize(
+    decision: FleetDecision,
+    autoscaler: &FleetAutoscaler,
+    spec: &AutoscalerSpec,
+    world: &World,
+) -> FleetDecision {
+    let annotations = autoscaler.metadata.annotations.as_ref();
+    let sizes = annotations.and_then(|annotations| annotations.get(HISTORY_ANNOTATION));
+    match (spec.stabilization, sizes) {
+        (Some(window), Some(sizes)) => {
+            fleet::stabilize(decision, &mut read_history(sizes), window, world.now)
+        }
+        (None, _) | (_, None) => decision,
+    }
+}
+
+/// Returns the decision where the fleet is missing: with other fleets in the files it is that of a cluster; without any fleet the files
 /// are not meant as a world.
-fn missing(object: &Object, world: &World, fleet: &str) -> Option<Decision> {
+fn missing(object: &Object, world: &World, fleet: &str) -> Option<Description> {
     world.only_validated(object, &format!("{fleet} is not in the files"));
     world.of("Fleet").next()?;
     let message = format!("{fleet} does not exist");
-    let decision = Decision::about(object)
+    let decision = Description::about(&object.object_name())
         .line(format!("FleetNotFound: {message}"))
         .with("error", json!({"code": "FleetNotFound", "message": message}))
         .with("limited", false)
@@ -68,14 +87,20 @@ fn autoscalers(world: &World, namespace: &str, fleet: &str) -> Result<Vec<Autosc
     Ok(found)
 }
 
-/// Finds what a webhook or a WebAssembly module answered: the review that names the autoscaler or its fleet, or that names
-/// none.
-fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Result<Reply, Unreadable> {
+/// Finds the response of a webhook or a WebAssembly module: the review that names the autoscaler or its fleet, or that names
+/// none. In a recorded decision it also names the entry of the chain.
+fn reply(
+    world: &World,
+    autoscaler: &Object,
+    fleet: &fleet::Fleet,
+    id: &str,
+) -> Result<Reply, Unreadable> {
     let about = |review: &&(&Object, FleetAutoscaleReview)| {
         let (object, review) = review;
         let request = review.request.clone().unwrap_or_default();
-        let is = |written: &str, wanted: &str| written.is_empty() || written == wanted;
-        is(&object.name, &autoscaler.name)
+        let is = |written: &str, spec: &str| written.is_empty() || written == spec;
+        (!world.is_replay || request.uid == id)
+            && is(&object.name, &autoscaler.name)
             && is(&request.name, &fleet.name)
             && is(&request.namespace, &fleet.namespace)
     };
@@ -90,31 +115,4 @@ fn reply(world: &World, autoscaler: &Object, fleet: &fleet::Fleet) -> Result<Rep
     let mut found: Vec<_> = all.iter().filter(about).collect();
     found.sort_by_key(|review| !is_named(review));
     Ok(found.first().map_or(Reply::None, |(_, review)| review.reply()))
-}
-
-fn describe(subject: &Object, target: &Object, decided: fleet::Decision) -> Decision {
-    let from = decided.from;
-    let decision = Decision::about(subject).with("target", target.reference()).with("from", from);
-    let decision = match &decided.outcome {
-        Ok(size) => {
-            let limited = if size.limited { ", limited" } else { "" };
-            let change = if size.to == from {
-                format!("{target}: stays at {from}, by {}{limited}", size.applied)
-            } else {
-                format!("{target}: {from} -> {}, by {}{limited}", size.to, size.applied)
-            };
-            decision
-                .line(change)
-                .with("to", size.to)
-                .with("limited", size.limited)
-                .with("appliedPolicy", size.applied.to_string())
-        }
-        Err(refusal) => decision
-            .line(format!("{target}: stays at {from}, without an answer"))
-            .line(format!("{}: {refusal}", refusal.code()))
-            .with("error", json!({"code": refusal.code(), "message": refusal.to_string()}))
-            .with("limited", false)
-            .with("appliedPolicy", ""),
-    };
-    decision.because(&decided.reasons).with("votes", json!([]))
 }

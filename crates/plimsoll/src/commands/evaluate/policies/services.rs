@@ -1,13 +1,12 @@
-//! What would be decided about an AutoScalePolicy, among all policies of its service?
+//! Decides about an AutoScalePolicy together with all policies of its service.
 
 use api::plimsoll::AutoScalePolicy;
-use control::Unreadable;
+use control::autoscale_policy::describe::describe;
 use control::autoscale_policy::observe::observe;
 use control::metrics::Recorded;
+use control::{Description, Unreadable};
 use decide::rules::service::Verdict;
-use serde_json::json;
 
-use super::super::decision::Decision;
 use super::super::world::{Object, World};
 
 /// An AutoScalePolicy, read once for all that it is judged with.
@@ -29,31 +28,14 @@ impl ServicePolicy {
 pub(in super::super) fn service(
     object: &Object,
     world: &World,
-) -> Result<Option<Decision>, Unreadable> {
+) -> Result<Option<Description>, Unreadable> {
     let policy: AutoScalePolicy = object.read()?;
     let Some(count) = world.count.map(i64::from) else {
         eprintln!("{object}: only validated, since --count is not given");
         return Ok(None);
     };
     let Some(verdict) = judge(object, &policy, count, world)? else { return Ok(None) };
-    let headline = if verdict.fires {
-        format!("fires: {count} -> {}", verdict.to)
-    } else {
-        format!("does not fire: stays at {count}")
-    };
-    let mut decision = Decision::about(object)
-        .with("target", json!({"kind": "Service", "name": policy.spec.service_id}))
-        .with("from", count)
-        .with("to", verdict.to)
-        .with("fires", verdict.fires)
-        .with("limited", verdict.limited)
-        .line(headline)
-        .because(&[verdict.why])
-        .with("votes", Vec::<serde_json::Value>::new());
-    if let Some(until) = verdict.quiet_until {
-        decision = decision.with("quietUntil", until.to_string());
-    }
-    Ok(Some(decision))
+    Ok(Some(describe(&object.object_name(), &policy.spec.service_id, count, &verdict)))
 }
 
 /// Judges all policies of the service together, and returns the verdict on this one.
@@ -75,6 +57,8 @@ fn judge(
     let Some(here) = neighbours.iter().position(is_this) else { return Ok(None) };
     let policies: Vec<&AutoScalePolicy> = neighbours.iter().map(|other| &other.policy).collect();
     let recorded = Recorded { world, namespace, now: world.now };
-    let mut verdicts = observe(&policies, count, &recorded)?.decide(world.now);
+    let mut observation = observe(&policies, count, &recorded)?;
+    observation.shared_with.clone_from(&world.shared_with);
+    let mut verdicts = observation.decide(world.now);
     Ok((here < verdicts.len()).then(|| verdicts.swap_remove(here)))
 }

@@ -1,4 +1,4 @@
-//! What breaks: processes that can be killed, and connections that can be cut.
+//! Faults: processes that can be killed, and connections that can be cut.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,7 +28,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts this very program again, as an allocator.
     pub(super) async fn start(kubeconfig: &Path, replaces: bool) -> Self {
-        let test = "allocator::chaos::breaking::a_process_allocates_when_it_is_told_to";
+        let test = "allocator::chaos::breaking::allocator_process";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(KUBECONFIG, kubeconfig)
@@ -52,8 +52,9 @@ impl Process {
     }
 }
 
+/// Runs the allocator in a process that [`Process::start`] started; does nothing in a normal test run.
 #[test]
-fn a_process_allocates_when_it_is_told_to() {
+fn allocator_process() {
     let Some(kubeconfig) = std::env::var_os(KUBECONFIG).map(PathBuf::from) else { return };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
@@ -63,7 +64,7 @@ fn a_process_allocates_when_it_is_told_to() {
         println!("port={}", listener.local_addr().unwrap().port());
         let endpoint = Endpoint { listener, tls: None, allow_anonymous: false };
         let endpoints = Endpoints { matchmakers: Some(endpoint), ..Endpoints::default() };
-        // Whoever started it holds the other end: when that is gone, so is this.
+        // The starting process holds the other end; when it exits, this process exits too.
         let orphaned = tokio::task::spawn_blocking(|| {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         });

@@ -1,4 +1,4 @@
-//! The fleet that the servers belong to: someone makes it smaller all the while, and its controllers can be killed.
+//! The fleet of the servers: it is scaled in repeatedly, and its controllers can be killed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who asked, what they heard, and whether it is true.
+//! The requests, the responses to them, and a comparison with the stored game servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -101,7 +101,7 @@ impl Book {
         }
     }
 
-    pub(super) fn told(&self, ticket: &str, answer: &AllocationResponse) {
+    pub(super) fn allocated(&self, ticket: &str, answer: &AllocationResponse) {
         let is_shared = answer.lists.contains_key("players");
         let has_ticket = match answer.lists.get("players") {
             Some(players) => players.values.iter().any(|p| p == ticket),
@@ -140,13 +140,13 @@ impl Book {
         )
     }
 
-    /// Compares what callers heard with what is there.
+    /// Compares the responses with the stored game servers.
     pub(super) async fn check(&self, client: &Client, alone: usize) {
         let servers: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), &self.namespace, &game_servers());
         let all = servers.list(&Default::default()).await.unwrap().items;
         let mut holders: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut seen = 0;
+        let mut remaining = 0;
         for server in &all {
             let name = server.name_any();
             let state = server.data["status"]["state"].as_str().unwrap();
@@ -156,31 +156,35 @@ impl Book {
                 !tickets.is_empty(),
                 "{name} is {state} with {tickets:?}"
             );
-            seen += usize::from(name.starts_with('a'));
+            remaining += usize::from(name.starts_with('a'));
             tickets
                 .into_iter()
                 .for_each(|ticket| holders.entry(ticket).or_default().push(name.clone()));
         }
-        assert_eq!(seen, alone, "every server is still there");
+        assert_eq!(remaining, alone, "every server is still there");
         let heard = self.heard.lock().unwrap();
         let mut given = BTreeSet::new();
         for (ticket, heard) in heard.iter() {
             let held = holders.remove(ticket).unwrap_or_default();
             match heard {
                 Heard::Server(name) => {
-                    assert_eq!(held, std::slice::from_ref(name), "{ticket} was told {name}");
+                    assert_eq!(
+                        held,
+                        std::slice::from_ref(name),
+                        "{ticket} got {name} in its response"
+                    );
                     let is_new = ticket.starts_with("Shared") || given.insert(name.clone());
                     assert!(is_new, "{name} was given twice");
                 }
                 Heard::None(code) => {
-                    assert!(held.is_empty(), "{ticket} was told {code:?} and has {held:?}")
+                    assert!(held.is_empty(), "{ticket} was refused with {code:?} and has {held:?}")
                 }
                 Heard::Nothing => {
                     assert!(held.len() <= 1, "{ticket} heard nothing and has {held:?}")
                 }
             }
         }
-        assert!(holders.is_empty(), "nobody asked with {holders:?}");
+        assert!(holders.is_empty(), "no caller has these tickets: {holders:?}");
     }
 }
 

@@ -1,0 +1,124 @@
+//! The informer caches that decisions about nodes are made from.
+//!
+//! NodeAutoscalers are followed at once, and everything else from the first one on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::plimsoll::{NodeAutoscaler, NodeGroup};
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use process::{Random, Supervised, Supervisor};
+use tokio::sync::Notify;
+
+use super::Caches;
+use crate::{Cache, CachedObject};
+
+macro_rules! node_caches {
+    ($($field:ident: $kind:ty, $doc:literal;)*) => {
+        /// A cache of whole objects for each kind that a decision about nodes depends on.
+        #[derive(Default)]
+        pub struct NodeCaches {
+            /// Node autoscalers.
+            pub autoscalers: Cache<CachedObject<NodeAutoscaler>>,
+            $(#[doc = $doc] pub $field: Cache<CachedObject<$kind>>,)*
+        }
+
+        impl NodeCaches {
+            /// Follows all kinds, each in a supervised task that ends when its guard is dropped.
+            pub(super) fn follow(
+                caches: &Arc<Caches>,
+                client: &Client,
+                random: &Random,
+                supervisor: &Supervisor,
+            ) -> Vec<Supervised> {
+                let autoscalers = {
+                    let (caches, client, random) =
+                        (Arc::clone(caches), client.clone(), random.clone());
+                    supervisor.spawn("watch of kind NodeAutoscaler", move || {
+                        let (caches, random) = (Arc::clone(&caches), random.clone());
+                        let api = Api::all(client.clone());
+                        async move {
+                            let config = watcher::Config::default();
+                            caches.node_scaling.autoscalers.run(api, config, &random).await;
+                        }
+                    })
+                };
+                vec![autoscalers, $({
+                    let (caches, client, random) =
+                        (Arc::clone(caches), client.clone(), random.clone());
+                    let name = format!("watch of kind {} for node autoscaling", <$kind>::kind(&()));
+                    supervisor.spawn(name, move || {
+                        let (caches, random) = (Arc::clone(&caches), random.clone());
+                        let api = Api::all(client.clone());
+                        async move {
+                            let caches = &caches.node_scaling;
+                            caches.needed().await;
+                            caches.$field.run(api, watcher::Config::default(), &random).await;
+                        }
+                    })
+                },)*]
+            }
+
+            /// Waits until all caches are complete. Kinds that may not be listed count as empty, but for nodes, pods and
+            /// groups. Without a NodeAutoscaler this waits for the first one.
+            pub async fn synced(&self) {
+                self.autoscalers.synced().await;
+                self.nodes.synced().await;
+                self.pods.synced().await;
+                self.groups.synced().await;
+                $(self.$field.synced_or_failed().await;)*
+            }
+
+            /// Adds how many objects of each kind are skipped because they cannot be decoded.
+            pub(super) fn add_unreadable(&self, counts: &mut BTreeMap<&'static str, usize>) {
+                let mut add = |kind: &'static str, count: usize| {
+                    if count > 0 {
+                        let known = counts.entry(kind).or_default();
+                        *known = (*known).max(count);
+                    }
+                };
+                add("NodeAutoscaler", self.autoscalers.unreadable());
+                $(add(stringify!($kind), self.$field.unreadable());)*
+            }
+        }
+    };
+}
+
+node_caches! {
+    groups: NodeGroup, "Groups of nodes.";
+    nodes: Node, "Nodes.";
+    pods: Pod, "All pods.";
+    namespaces: Namespace, "Namespaces.";
+    budgets: PodDisruptionBudget, "Disruption budgets.";
+    daemon_sets: DaemonSet, "Daemon sets.";
+    replica_sets: ReplicaSet, "Replica sets.";
+    stateful_sets: StatefulSet, "Stateful sets.";
+    jobs: Job, "Jobs.";
+    replication_controllers: ReplicationController, "Replication controllers.";
+    claims: PersistentVolumeClaim, "Claims of volumes.";
+    volumes: PersistentVolume, "Volumes.";
+    classes: StorageClass, "Classes of volumes.";
+    csi_nodes: CSINode, "The storage drivers of nodes.";
+}
+
+impl NodeCaches {
+    /// Waits until there is a NodeAutoscaler.
+    pub async fn needed(&self) {
+        let exists = Arc::new(Notify::new());
+        let notified = Arc::clone(&exists);
+        let _subscription = self.autoscalers.subscribe(move |_, new| {
+            if new.is_some() {
+                notified.notify_one();
+            }
+        });
+        exists.notified().await;
+    }
+}

@@ -1,0 +1,268 @@
+//! KEDA's external scalers, by gRPC: the query is the name of a metric. A scaler that is not active counts as 0.
+//!
+//! Scalers that push are watched with `StreamIsActive`, so that policies are evaluated as soon as something changes.
+
+mod messages;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use http::Uri;
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use self::messages::{
+    GetMetricsRequest, GetMetricsResponse, IsActiveResponse, MetricValue, ScaledObjectRef,
+};
+use super::{Answer, MetricSource, Query, QueryError};
+use crate::connection::ConnectionError;
+use crate::registry::{Context, read_settings};
+use crate::tls::TlsSettings;
+
+/// How long after a stream ended the next one is opened: at first, and at most.
+const FIRST_BACKOFF: Duration = Duration::from_secs(2);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(60);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Settings {
+    /// Host and port.
+    address: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    tls: Option<TlsSettings>,
+}
+
+#[derive(Clone)]
+struct ExternalScaler {
+    address: String,
+    metadata: BTreeMap<String, String>,
+    channel: Channel,
+}
+
+pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
+    let Settings { address, mut metadata, tls } = read_settings(settings)?;
+    if let Some(tls) = &tls {
+        tls.check()?;
+    }
+    let wrong = || format!("address: `{address}` is not HOST:PORT");
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(wrong());
+    }
+    // The scheme is for the request only: the connector decides about TLS.
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
+    let connector = Connector {
+        client: context.client.clone(),
+        host: host.trim_matches(['[', ']']).to_owned(),
+        tls,
+    };
+    let channel = endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
+        connector.clone().connect(uri)
+    }));
+    metadata.entry("scalerAddress".to_owned()).or_insert_with(|| address.clone());
+    Ok(Box::new(ExternalScaler { address, metadata, channel }))
+}
+
+/// Opens connections, with TLS where it is set up.
+#[derive(Clone)]
+struct Connector {
+    client: kube::Client,
+    host: String,
+    tls: Option<TlsSettings>,
+}
+
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
+
+impl Connector {
+    async fn connect(self, uri: Uri) -> Result<TokioIo<Box<dyn Socket>>, std::io::Error> {
+        let address = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let socket = TcpStream::connect(address).await?;
+        let Some(tls) = &self.tls else { return Ok(TokioIo::new(Box::new(socket))) };
+        let config = tls.client_config(&self.client).await;
+        let mut config = config.map_err(std::io::Error::other)?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let name = ServerName::try_from(self.host.clone()).map_err(std::io::Error::other)?;
+        let secured = TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
+        Ok(TokioIo::new(Box::new(secured)))
+    }
+}
+
+impl MetricSource for ExternalScaler {
+    fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>> {
+        Box::pin(async move {
+            query.expect_present("externalScaler")?;
+            let target = query.target.as_ref();
+            let object = ScaledObjectRef {
+                name: target.and_then(|target| target.spec.name.clone()).unwrap_or_default(),
+                namespace: target.map_or_else(String::new, |target| target.namespace.clone()),
+                scaler_metadata: self.metadata.clone(),
+            };
+            let active: IsActiveResponse = self.call("IsActive", object.clone()).await?;
+            if !active.result {
+                return Ok(Answer::now(query, 0.0));
+            }
+            let metric_name = query.text.clone();
+            let request = GetMetricsRequest { scaled_object_ref: Some(object), metric_name };
+            let metrics: GetMetricsResponse = self.call("GetMetrics", request).await?;
+            Ok(match find(&metrics.metric_values, &query.text) {
+                Some(found) => Answer::now(query, found.number()),
+                None => Answer::NoData,
+            })
+        })
+    }
+
+    fn changes(&self) -> Option<BoxStream<'static, ()>> {
+        let watch = Watch { scaler: self.clone(), stream: None, backoff: FIRST_BACKOFF };
+        Some(
+            stream::unfold(
+                watch,
+                |mut watch| async move { watch.next().await.then_some(((), watch)) },
+            )
+            .boxed(),
+        )
+    }
+}
+
+/// Finds the value of a metric. Some scalers answer about the only metric they have without its name.
+fn find<'a>(values: &'a [MetricValue], name: &str) -> Option<&'a MetricValue> {
+    let named = values.iter().find(|value| value.metric_name == name);
+    named.or_else(|| values.first().filter(|only| values.len() == 1 && only.metric_name.is_empty()))
+}
+
+impl ExternalScaler {
+    async fn call<Q, A>(&self, method: &str, request: Q) -> Result<A, QueryError>
+    where
+        Q: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let mut grpc = Grpc::new(self.channel.clone());
+        let unreachable = |err: &dyn std::error::Error| self.unreachable(err);
+        grpc.ready().await.map_err(|err| unreachable(&err))?;
+        let codec: ProstCodec<Q, A> = ProstCodec::default();
+        let answer = grpc.unary(Request::new(request), path(method)?, codec).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| self.failed(&status))
+    }
+
+    async fn stream_is_active(&self) -> Result<Streaming<IsActiveResponse>, QueryError> {
+        let object =
+            ScaledObjectRef { scaler_metadata: self.metadata.clone(), ..Default::default() };
+        let mut grpc = Grpc::new(self.channel.clone());
+        grpc.ready().await.map_err(|err| self.unreachable(&err))?;
+        let codec: ProstCodec<ScaledObjectRef, IsActiveResponse> = ProstCodec::default();
+        let answer =
+            grpc.server_streaming(Request::new(object), path("StreamIsActive")?, codec).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| self.failed(&status))
+    }
+
+    fn unreachable(&self, error: &dyn std::error::Error) -> QueryError {
+        let (address, message) = (self.address.clone(), root_cause(error));
+        ConnectionError::Unreachable { address, message }.into()
+    }
+
+    fn failed(&self, status: &Status) -> QueryError {
+        let (address, message) = (self.address.clone(), status.message().to_owned());
+        let code = status.code();
+        if matches!(code, Code::Unauthenticated | Code::PermissionDenied) {
+            return ConnectionError::Unauthorized { address, message }.into();
+        }
+        // The transport's own errors have a source; the code `Unknown` without one is the scaler's.
+        let has_source = std::error::Error::source(status).is_some();
+        if has_source && matches!(code, Code::Unavailable | Code::Unknown) {
+            return self.unreachable(status);
+        }
+        if code == Code::Unavailable {
+            return ConnectionError::Unreachable { address, message }.into();
+        }
+        if code == Code::Unimplemented {
+            let problem = format!("{address} is not an external scaler: {message}");
+            return QueryError::Unsupported(problem);
+        }
+        QueryError::Refused { url: address, message: format!("{code:?}: {message}") }
+    }
+}
+
+fn path(method: &str) -> Result<PathAndQuery, QueryError> {
+    let path = format!("/externalscaler.ExternalScaler/{method}");
+    path.parse().map_err(|_| QueryError::Unsupported(path))
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// The stream with which a scaler pushes.
+struct Watch {
+    scaler: ExternalScaler,
+    stream: Option<Streaming<IsActiveResponse>>,
+    backoff: Duration,
+}
+
+impl Watch {
+    /// Waits for the next message; false when the scaler does not push.
+    async fn next(&mut self) -> bool {
+        loop {
+            if let Some(stream) = &mut self.stream {
+                match stream.message().await {
+                    Ok(Some(_)) => {
+                        self.backoff = FIRST_BACKOFF;
+                        return true;
+                    }
+                    // Some scalers answer the call, and say at the first message that they do not push.
+                    Err(status) if status.code() == Code::Unimplemented => return false,
+                    Ok(None) | Err(_) => self.stream = None,
+                }
+            } else {
+                match self.scaler.stream_is_active().await {
+                    Ok(stream) => {
+                        self.stream = Some(stream);
+                        continue;
+                    }
+                    Err(QueryError::Unsupported(_)) => return false,
+                    Err(_) => {}
+                }
+            }
+            tokio::time::sleep(self.backoff).await;
+            self.backoff = (self.backoff * 2).min(LONGEST_BACKOFF);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_the_newer_field_or_the_older_one() {
+        let value = |name: &str, whole, float| MetricValue {
+            metric_name: name.to_owned(),
+            metric_value: whole,
+            metric_value_float: float,
+        };
+        assert_eq!(value("a", 3, 0.0).number(), 3.0);
+        assert_eq!(value("a", 3, 2.5).number(), 2.5);
+        let two = [value("a", 1, 0.0), value("b", 2, 0.0)];
+        assert_eq!(find(&two, "b").map(MetricValue::number), Some(2.0));
+        assert_eq!(find(&two, "c"), None);
+        assert_eq!(find(&[value("", 7, 0.0)], "c").map(MetricValue::number), Some(7.0));
+        assert_eq!(find(&[], "c"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Real servers that a test starts and stops, and queries to them.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use decide::checks::Window;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, PostParams};
+use plimsoll_connect::Context;
+use plimsoll_connect::sources::{self, Answer, MetricSource, Query};
+use plimsoll_connect::targets::TargetRef;
+use process::{Clock, Random, Supervisor};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use crate::server::Server;
+
+/// Returns the value of a variable; `None`, with a line saying what is missing, where it is not set.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    let found = std::env::var(name).ok();
+    if found.is_none() {
+        let missing = format!("skipped: run `cargo xtask test`, or set {name}");
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        eprintln!("{missing}");
+    }
+    found
+}
+
+/// A running program, which ends with this.
+pub(crate) struct Program {
+    pub(crate) port: u16,
+    _process: Child,
+    pub(crate) folder: TempDir,
+}
+
+impl Program {
+    /// Starts a program with arguments that are made of a free port and a folder, and waits until it listens.
+    pub(crate) async fn start(
+        program: &str,
+        arguments: impl FnOnce(u16, &Path) -> Vec<String>,
+    ) -> Self {
+        let (port, folder) = (free_port().await, TempDir::new().unwrap());
+        let process = Command::new(program)
+            .args(arguments(port, folder.path()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            assert!(Instant::now() < until, "{program} does not listen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Self { port, _process: process, folder }
+    }
+}
+
+/// Returns a port on which nothing listened a moment ago.
+pub(crate) async fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
+}
+
+/// Serves a stand-in for the API server, and returns the context of its clients.
+pub(crate) async fn stand_in(app: Router) -> (Server, Context) {
+    let server = Server::plain(app).await;
+    let mut config = kube::Config::new(server.url.parse().unwrap());
+    // A refusal is returned, not retried until the deadline.
+    config.default_retry = false;
+    let client = kube::Client::try_from(config).unwrap();
+    let (random, supervisor) = (Random::seeded(1), Supervisor::new());
+    (
+        server,
+        Context { client, clock: Clock::system(), random, supervisor, resolves_services: false },
+    )
+}
+
+/// Writes a credential to the namespace that sources read it from.
+pub(crate) async fn secret(context: &Context, name: &str, key: &str, value: &str) {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = json!({"metadata": {"name": "plimsoll-system"}});
+    let namespace = serde_json::from_value(namespace).unwrap();
+    let _ = namespaces.create(&PostParams::default(), &namespace).await;
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), "plimsoll-system");
+    let data = [(key.to_owned(), ByteString(value.as_bytes().to_vec()))].into();
+    let mut secret = Secret { data: Some(data), ..Default::default() };
+    secret.metadata.name = Some(name.to_owned());
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+}
+
+pub(crate) fn open(context: &Context, spec: Value) -> Arc<dyn MetricSource> {
+    sources::open(context, spec.as_object().unwrap()).map_err(|err| err.to_string()).unwrap()
+}
+
+pub(crate) fn target(spec: Value) -> TargetRef {
+    TargetRef { namespace: "default".to_owned(), spec: serde_json::from_value(spec).unwrap() }
+}
+
+/// Queries the current value.
+pub(crate) async fn ask(source: &dyn MetricSource, text: &str) -> Result<Answer, String> {
+    ask_about(source, text, None).await
+}
+
+pub(crate) async fn ask_about(
+    source: &dyn MetricSource,
+    text: &str,
+    target: Option<TargetRef>,
+) -> Result<Answer, String> {
+    let query = Query {
+        text: text.to_owned(),
+        target,
+        window: Window { length: None, offset: SignedDuration::ZERO },
+        now: Timestamp::now(),
+        deadline: Instant::now() + Duration::from_secs(30),
+    };
+    source.query(&query).await.map_err(|err| err.to_string())
+}
+
+/// Returns the newest value of an answer.
+pub(crate) fn value(answer: &Result<Answer, String>) -> f64 {
+    let Ok(Answer::Points(series)) = answer else { panic!("expected points, found {answer:?}") };
+    *series.between(Timestamp::MIN, Timestamp::MAX).last().unwrap()
+}
