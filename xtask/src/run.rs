@@ -1,7 +1,8 @@
 //! Starts programs in the project's root, shows what is started, and fails when they fail.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -40,6 +41,30 @@ pub fn output(program: &str, args: &[&str]) -> anyhow::Result<String> {
 
 /// Runs a command in a folder and fails if it does.
 pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
+    let shown = prepare(folder, command);
+    let status = command.status().with_context(|| format!("could not start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// Runs a command in the project's root, prints its output, and returns it with how the command ended.
+pub fn captured(command: &mut Command) -> anyhow::Result<(ExitStatus, Vec<String>)> {
+    let shown = prepare(&root(), command);
+    let context = || format!("could not run `{shown}`");
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(context)?;
+    let mut lines = Vec::new();
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).split(b'\n')) {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        writeln!(std::io::stdout(), "{line}")?;
+        lines.push(line);
+    }
+    Ok((child.wait().with_context(context)?, lines))
+}
+
+/// Sets a command up to run in a folder, prints it, and returns it as text.
+fn prepare(folder: &Path, command: &mut Command) -> String {
     let shown = show(command);
     eprintln!("+ {shown}");
     // Variables that cargo sets for xtask are not passed on: some build scripts depend on them, and would run again.
@@ -49,14 +74,8 @@ pub fn command_in(folder: &Path, command: &mut Command) -> anyhow::Result<()> {
             command.env_remove(name);
         }
     }
-    let status = command
-        .current_dir(folder)
-        .status()
-        .with_context(|| format!("could not start `{shown}`"))?;
-    if !status.success() {
-        bail!("`{shown}` failed: {status}");
-    }
-    Ok(())
+    command.current_dir(folder);
+    shown
 }
 
 fn show(command: &Command) -> String {

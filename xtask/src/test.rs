@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything the tests need, then the tests.
 
+mod again;
+
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +56,7 @@ fn tests(filter: Option<&str>) -> anyhow::Result<()> {
     let binaries = Binaries::build(&Program::CLUSTER)?;
     Binaries::build(&[Program::OldKubectl])?;
     let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(TESTS);
     // Random cases are the same in every run, so that a run fails only because of a change. New cases are for a run of their own.
     command.env("PROPTEST_RNG_SEED", "20261116");
     // A cluster of the user's own is used as it is; otherwise one is started, once for all tests.
@@ -97,8 +99,15 @@ fn tests(filter: Option<&str>) -> anyhow::Result<()> {
     if let Some(filter) = filter {
         command.args(["--", filter]);
     }
-    run::command(&mut command)
+    let (status, lines) = run::captured(&mut command)?;
+    if status.success() {
+        return Ok(());
+    }
+    again::run(&command, &lines)
 }
+
+/// The arguments of cargo that run the tests of the workspace.
+const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 
 /// Runs the test with hostile requests, in a release build.
 pub(crate) fn hostile(requests: u64, seed: Option<u64>) -> anyhow::Result<()> {
