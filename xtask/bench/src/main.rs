@@ -7,6 +7,7 @@ mod decide_metrics;
 mod decide_nodes;
 mod engine;
 mod fleets;
+mod nodes;
 mod report;
 mod workloads;
 
@@ -82,6 +83,16 @@ enum Bench {
         #[arg(long, hide = true, requires = "case")]
         convert: bool,
     },
+    /// Nodes that come and go with pods, next to Cluster Autoscaler's figures
+    #[command(name = "nodes")]
+    LiveNodes {
+        /// How many pods to create one after another
+        #[arg(long, default_value_t = 100)]
+        trials: usize,
+        /// Leave the real API server out
+        #[arg(long)]
+        only_embedded: bool,
+    },
     /// A Deployment from nothing to a thousand Ready pods, through a rolling update, and back
     Workloads {
         /// How many pods
@@ -107,6 +118,7 @@ fn main() -> anyhow::Result<()> {
             Some(report) => report,
             None => return Ok(()),
         },
+        Bench::LiveNodes { trials, only_embedded } => nodes::run(trials, !only_embedded)?,
         Bench::Workloads { sizes } => workloads::run(&sizes)?,
     };
     report.print()?;

@@ -10,6 +10,7 @@ use http::{Method, Request};
 pub(super) struct Counter {
     objects: Arc<AtomicU64>,
     events: Arc<AtomicU64>,
+    all: Arc<AtomicU64>,
 }
 
 /// How many writes there were.
@@ -27,12 +28,20 @@ impl Counter {
         let path = request.uri().path();
         let has = |plural: &str| path.split('/').any(|part| part == plural);
         if request.method() == Method::GET {
-        } else if has("gameservers") || has("pods") {
+            return request;
+        }
+        self.all.fetch_add(1, Ordering::Relaxed);
+        if has("gameservers") || has("pods") {
             self.objects.fetch_add(1, Ordering::Relaxed);
         } else if has("events") {
             self.events.fetch_add(1, Ordering::Relaxed);
         }
         request
+    }
+
+    /// Returns how many writes of any kind there were.
+    pub(super) fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
     }
 
     pub(super) fn writes(&self) -> Writes {

@@ -51,6 +51,11 @@ enum Kept {
 impl World {
     /// The embedded engine, on disk, with simulated nodes and these controllers.
     pub(crate) async fn embedded(parts: &'static [Part]) -> anyhow::Result<Self> {
+        Self::embedded_on(60, parts).await
+    }
+
+    /// The embedded engine, on disk, with so many simulated nodes and these controllers.
+    pub(crate) async fn embedded_on(nodes: usize, parts: &'static [Part]) -> anyhow::Result<Self> {
         let data = Folder::new()?;
         let engine = Engine::open(Settings::in_directory(data.path())).await?;
         let counter = Counter::default();
@@ -60,7 +65,7 @@ impl World {
             .service(engine.service());
         let ours = Client::new(service, "default");
         let played = Simulated {
-            count: 60,
+            count: nodes,
             simulation: Some(Arc::new(Player::new(ours.clone()))),
             ..Simulated::default()
         };
@@ -119,6 +124,11 @@ impl World {
 
     pub(super) fn writes(&self) -> Writes {
         self.counter.writes()
+    }
+
+    /// Returns how many writes the controllers have sent.
+    pub(crate) fn all_writes(&self) -> u64 {
+        self.counter.all()
     }
 
     /// Ends everything.
