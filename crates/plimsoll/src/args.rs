@@ -1,5 +1,6 @@
 //! Command-line arguments.
 
+mod cluster_autoscaler;
 mod game_servers;
 mod objects;
 mod sample;
