@@ -1,6 +1,6 @@
 //! Command-line arguments.
 
-mod cluster_autoscaler;
+pub(crate) mod cluster_autoscaler;
 mod game_servers;
 mod objects;
 mod sample;
@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Evaluate(Evaluate),
     Install(Install),
     SdkServer(SdkServer),
+    ClusterAutoscaler(ClusterAutoscaler),
     SampleServer(SampleServer),
     SampleService(SampleService),
     Load(Load),
@@ -215,6 +216,18 @@ impl Part {
         let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
         (chosen.len() < Self::ALL.len()).then(|| format!("--only={}", names.join(",")))
     }
+}
+
+/// Add and remove nodes in place of Cluster Autoscaler, with its flags
+///
+/// The same happens when the program is started under the name `cluster-autoscaler`. All settings come from the flags; Plimsoll's own kinds
+/// need not be installed. `plimsoll cluster-autoscaler --help` lists the flags.
+#[derive(Parser)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub(crate) struct ClusterAutoscaler {
+    /// Cluster Autoscaler's flags
+    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) flags: Vec<OsString>,
 }
 
 fn image(text: &str) -> Result<(String, Vec<String>), String> {

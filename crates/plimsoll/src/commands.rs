@@ -2,6 +2,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod apply;
+pub(crate) mod cluster_autoscaler;
 pub(crate) mod completions;
 pub(crate) mod delete;
 pub(crate) mod evaluate;

@@ -11,8 +11,11 @@ mod resources;
 mod settings;
 mod sidecar;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
+use ::process::log::Format;
 use clap::Parser;
 use tikv_jemallocator::Jemalloc;
 
@@ -23,9 +26,21 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// The hidden subcommand that executes another program, as the parent of the processes of `up`.
 pub(crate) const LAUNCH: &str = "launch";
 
+/// The name under which the program takes the place of Cluster Autoscaler.
+const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler";
+
 fn main() -> ExitCode {
     // Before anything else, since this replaces the process.
-    let mut raw_args = std::env::args_os().skip(1);
+    let mut raw_args = std::env::args_os();
+    let program = raw_args.next().unwrap_or_default();
+    if Path::new(&program).file_name().is_some_and(|name| name == CLUSTER_AUTOSCALER) {
+        let flags: Vec<OsString> = raw_args.collect();
+        return exit_code(commands::cluster_autoscaler::run(
+            CLUSTER_AUTOSCALER,
+            flags,
+            Format::Text,
+        ));
+    }
     if raw_args.next().is_some_and(|word| word == LAUNCH) {
         return kubelet::launch::main(raw_args);
     }
@@ -44,11 +59,20 @@ fn main() -> ExitCode {
         args::Command::Evaluate(args) => commands::evaluate::run(&args),
         args::Command::Install(args) => commands::install::run(&args),
         args::Command::SdkServer(args) => commands::sdk_server::run(&args),
+        args::Command::ClusterAutoscaler(own) => {
+            let program = "plimsoll cluster-autoscaler";
+            commands::cluster_autoscaler::run(program, own.flags, args.log_format.into())
+        }
         args::Command::SampleServer(args) => Ok(commands::sample_server::run(args)),
         args::Command::SampleService(args) => commands::sample_service::run(&args),
         args::Command::Load(args) => commands::load::run(&args),
         args::Command::Completions(args) => commands::completions::run(&args),
     };
+    exit_code(result)
+}
+
+/// Prints an error.
+fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|err| {
         eprintln!("plimsoll: {}", cluster::explain(&*err));
         ExitCode::FAILURE
@@ -73,6 +97,8 @@ fn default_log_level(command: &args::Command) -> Option<String> {
         | args::Command::Allocate(_)
         | args::Command::Evaluate(_)
         | args::Command::Install(_)
+        // It sets logging up itself, as its flags ask for.
+        | args::Command::ClusterAutoscaler(_)
         | args::Command::SampleServer(_)
         | args::Command::SampleService(_)
         | args::Command::Load(_)

@@ -70,7 +70,9 @@ impl Flags {
     fn add(&mut self, flag: &'static Flag, value: &str) -> Result<(), FlagError> {
         if let Err(cause) = flag.kind.check(value) {
             let name = flag.name;
-            return Err(usage(format!("invalid argument {value:?} for \"--{name}\" flag: {cause}")));
+            return Err(usage(format!(
+                "invalid argument {value:?} for \"--{name}\" flag: {cause}"
+            )));
         }
         let values = self.given.entry(flag.name).or_default();
         match flag.kind {

@@ -52,7 +52,12 @@ fn flags_are_written_in_every_way_of_go() {
     for line in ["-v=4", "--v=4", "-v4", "-v 4", "--v 4"] {
         assert_eq!(parse(line).unwrap().text("v"), "4", "{line}");
     }
-    assert_eq!(parse("--expendable-pods-priority-cutoff -20").unwrap().int("expendable-pods-priority-cutoff"), -20);
+    assert_eq!(
+        parse("--expendable-pods-priority-cutoff -20")
+            .unwrap()
+            .int("expendable-pods-priority-cutoff"),
+        -20
+    );
     assert_eq!(parse("a --leader-elect b").unwrap().ignored, ["a", "b"]);
 }
 

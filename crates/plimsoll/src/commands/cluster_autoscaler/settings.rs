@@ -14,15 +14,18 @@ use jiff::SignedDuration;
 
 use crate::args::cluster_autoscaler::{Effect, Flags};
 
-pub(crate) use provider::{GroupBounds, Management, Provider};
+pub(crate) use provider::{Cloud, GroupBounds, Management, TlsFiles};
 
 /// What the flags mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Setup {
     pub(crate) process: ProcessSettings,
-    /// The settings of all decisions.
+    /// The settings of all decisions, and the connection to the provider.
     pub(crate) autoscaler: NodeAutoscalerSpec,
-    pub(crate) provider: Provider,
+    /// What the connection needs besides.
+    pub(crate) cloud: Cloud,
+    /// The groups of `--nodes`.
+    pub(crate) groups: Vec<GroupBounds>,
     /// What is logged at the start.
     pub(crate) notices: Vec<String>,
 }
@@ -40,7 +43,10 @@ pub(crate) struct ProcessSettings {
     pub(crate) lease: Option<LeaseSettings>,
     /// The name of the status ConfigMap; `None`: there is none.
     pub(crate) status_map: Option<String>,
+    /// The longest time between two evaluations.
     pub(crate) longest_pause: Duration,
+    /// Whether log lines are JSON.
+    pub(crate) logs_json: bool,
     pub(crate) health: HealthLimits,
 }
 
@@ -82,9 +88,11 @@ impl Surroundings {
 pub(crate) fn setup(flags: &Flags, surroundings: &Surroundings) -> Result<Setup, String> {
     let mut notices = notices(flags);
     let process = process(flags, &mut notices)?;
-    let autoscaler = autoscaler::spec(flags, &mut notices)?;
-    let provider = provider::provider(flags, surroundings, &mut notices)?;
-    Ok(Setup { process, autoscaler, provider, notices })
+    let mut autoscaler = autoscaler::spec(flags, &mut notices)?;
+    let cloud = provider::cloud(flags, surroundings, &mut autoscaler.providers, &mut notices)?;
+    autoscaler::check(&autoscaler)?;
+    let groups = provider::groups(flags, &cloud, &mut notices)?;
+    Ok(Setup { process, autoscaler, cloud, groups, notices })
 }
 
 /// Returns the names of the flags that were given and have no effect, with the cause.
@@ -119,6 +127,7 @@ fn process(flags: &Flags, notices: &mut Vec<String>) -> Result<ProcessSettings, 
         lease: if flags.bool("leader-elect") { Some(lease(flags)?) } else { None },
         status_map: some("status-config-map-name").filter(|_| flags.bool("write-status-configmap")),
         longest_pause: positive(flags, "scan-interval")?,
+        logs_json: flags.text("logging-format") == "json",
         health: HealthLimits {
             max_inactivity: inactive,
             max_failing_time: failing,

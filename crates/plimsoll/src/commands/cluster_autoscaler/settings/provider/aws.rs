@@ -1,44 +1,38 @@
 //! The connection to AWS, from the flags, the environment and the INI file of `--cloud-config`.
 
-use serde_json::{Map, Value, json};
+use api::plimsoll::node_autoscaler::{Aws, AwsDiscovery, AwsEndpoints};
 
 use super::{Surroundings, discoveries, pairs};
 use crate::args::cluster_autoscaler::Flags;
+
+/// A section of an INI file with its keys and values.
+type Section = (String, Vec<(String, String)>);
 
 /// Returns the settings of the connection.
 pub(super) fn connection(
     flags: &Flags,
     surroundings: &Surroundings,
     notices: &mut Vec<String>,
-) -> Result<Value, String> {
-    let mut connection = json!({});
-    let region = surroundings.variable("AWS_REGION").or(surroundings.variable("AWS_DEFAULT_REGION"));
-    if let Some(region) = region {
-        connection["region"] = region.into();
-    }
-    let endpoints = endpoints(surroundings.cloud_config.as_deref().unwrap_or_default(), notices)?;
-    if !endpoints.is_empty() {
-        connection["endpoints"] = Value::Object(endpoints);
-    }
+) -> Result<Aws, String> {
     // The tags of several flags are one condition.
-    let mut tags = Map::new();
+    let mut discovery = AwsDiscovery::default();
     for text in discoveries(flags, "asg:")? {
-        let text = text.strip_prefix("tag=").unwrap_or_default();
-        let found: Vec<_> = pairs(text).collect();
-        if found.is_empty() {
-            return Err("--node-group-auto-discovery: expected asg:tag=KEY or asg:tag=KEY=VALUE".to_owned());
+        let mut tags = pairs(text.strip_prefix("tag=").unwrap_or_default()).peekable();
+        if tags.peek().is_none() {
+            let wrong = "--node-group-auto-discovery: expected asg:tag=KEY or asg:tag=KEY=VALUE";
+            return Err(wrong.to_owned());
         }
-        tags.extend(found.into_iter().map(|(key, value)| (key.to_owned(), value.into())));
+        discovery.tags.extend(tags.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
-    if !tags.is_empty() {
-        connection["discover"] = json!([{"tags": tags}]);
-    }
-    Ok(connection)
+    let region = surroundings.variable("AWS_REGION").unwrap_or_default().to_owned();
+    let file = surroundings.cloud_config.as_deref().unwrap_or_default();
+    let discover = if discovery.tags.is_empty() { Vec::new() } else { vec![discovery] };
+    Ok(Aws { region, endpoints: endpoints(file, notices)?, discover })
 }
 
 /// Returns the addresses of services from the sections `ServiceOverride`.
-fn endpoints(file: &str, notices: &mut Vec<String>) -> Result<Map<String, Value>, String> {
-    let mut all = Map::new();
+fn endpoints(file: &str, notices: &mut Vec<String>) -> Result<AwsEndpoints, String> {
+    let mut endpoints = AwsEndpoints::default();
     for (section, fields) in sections(file)? {
         let kind = section.split_whitespace().next().unwrap_or_default();
         if !kind.eq_ignore_ascii_case("ServiceOverride") {
@@ -50,28 +44,23 @@ fn endpoints(file: &str, notices: &mut Vec<String>) -> Result<Map<String, Value>
             let value = found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty());
             value.ok_or_else(|| format!("--cloud-config: {name} is missing in section [{section}]"))
         };
-        field("Region")?;
-        field("SigningRegion")?;
         let (service, url) = (field("Service")?.to_lowercase(), field("URL")?);
-        if !["autoscaling", "ec2", "eks"].contains(&service.as_str()) {
-            notices.push(format!("--cloud-config: the service `{service}` is not used"));
-            continue;
+        (field("Region")?, field("SigningRegion")?);
+        match service.as_str() {
+            "autoscaling" => endpoints.autoscaling = url,
+            "ec2" => endpoints.ec2 = url,
+            "eks" => endpoints.eks = url,
+            other => notices.push(format!("--cloud-config: the service `{other}` is not used")),
         }
-        all.insert(service, url.into());
     }
-    Ok(all)
+    Ok(endpoints)
 }
-
-/// A section with its keys and values.
-type Section = (String, Vec<(String, String)>);
 
 /// Reads an INI file.
 fn sections(file: &str) -> Result<Vec<Section>, String> {
     let mut sections: Vec<Section> = Vec::new();
-    for line in file.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
+    let lines = file.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
         if let Some(title) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             sections.push((title.trim().to_owned(), Vec::new()));
             continue;

@@ -1,9 +1,12 @@
-//! The connection to a provider that speaks the external gRPC protocol, from the YAML of `--cloud-config`.
+//! The connection to a server of the external gRPC protocol, from the YAML file of `--cloud-config`.
 
+use api::plimsoll::Span;
+use api::plimsoll::node_autoscaler::ExternalGrpc;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-/// The file. Unknown keys are ignored, as Cluster Autoscaler does.
+use super::TlsFiles;
+
+/// The file. Unknown keys are ignored, as in Cluster Autoscaler.
 #[derive(Deserialize)]
 struct CloudConfig {
     #[serde(default)]
@@ -14,31 +17,27 @@ struct CloudConfig {
     cert: String,
     #[serde(default)]
     cacert: String,
-    grpc_timeout: Option<String>,
+    grpc_timeout: Option<Span>,
 }
 
-/// Returns the settings of the connection.
-pub(super) fn connection(file: Option<&str>) -> Result<Value, String> {
+/// Returns the settings of the connection, and the files of its certificates. Without a certificate it is plaintext.
+pub(super) fn read(file: Option<&str>) -> Result<(ExternalGrpc, Option<TlsFiles>), String> {
     let file = file.ok_or("--cloud-config is missing; --cloud-provider=externalgrpc needs it")?;
     let config: CloudConfig = serde_saphyr::from_str(file)
         .map_err(|error| format!("--cloud-config: expected YAML with an address: {error}"))?;
-    if config.address.is_empty() {
-        return Err("--cloud-config: the address is missing; write `address: HOST:PORT`".to_owned());
+    let CloudConfig { address, key, cert, cacert, grpc_timeout } = config;
+    if address.is_empty() {
+        let problem = "--cloud-config: the address is missing; write `address: HOST:PORT`";
+        return Err(problem.to_owned());
     }
-    let mut connection = json!({"address": config.address, "discover": true});
-    if let Some(timeout) = config.grpc_timeout {
-        decide::duration::parse(&timeout)
-            .map_err(|cause| format!("--cloud-config: grpc_timeout: {cause}"))?;
-        connection["timeout"] = timeout.into();
+    let timeout = grpc_timeout;
+    let connection = ExternalGrpc { address, timeout, discover: true, ..ExternalGrpc::default() };
+    if cert.is_empty() {
+        return Ok((connection, None));
     }
-    if !config.cert.is_empty() {
-        for (field, path) in [("key", &config.key), ("cacert", &config.cacert)] {
-            if path.is_empty() {
-                return Err(format!("--cloud-config: {field} is missing; cert, key and cacert go together"));
-            }
-        }
-        connection["tls"] =
-            json!({"caFile": config.cacert, "certFile": config.cert, "keyFile": config.key});
+    if key.is_empty() || cacert.is_empty() {
+        return Err("--cloud-config: cert, key and cacert must be given together".to_owned());
     }
-    Ok(connection)
+    let tls = TlsFiles { ca: cacert.into(), certificate: cert.into(), key: key.into() };
+    Ok((connection, Some(tls)))
 }
