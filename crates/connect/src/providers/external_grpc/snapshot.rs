@@ -35,6 +35,7 @@ pub(super) struct Details {
     read_at: Option<Timestamp>,
     template: Option<Template>,
     options: GroupOptions,
+    all_or_nothing: bool,
 }
 
 impl ExternalGrpc {
@@ -74,6 +75,8 @@ impl ExternalGrpc {
             instances,
             template: details.template,
             options: details.options,
+            all_or_nothing: details.all_or_nothing,
+            ..Group::default()
         })
     }
 
@@ -109,7 +112,9 @@ impl ExternalGrpc {
                 (None, last.template)
             }
         };
-        let details = Details { read_at, template, options: options? };
+        let answer = options?;
+        let (options, all_or_nothing) = (options_of(&answer), answer.zero_or_max_node_scaling);
+        let details = Details { read_at, template, options, all_or_nothing };
         self.with_details(|all| all.insert(id.to_owned(), details.clone()));
         Ok(details)
     }
@@ -132,15 +137,14 @@ impl ExternalGrpc {
         Ok(node.map(Node::template))
     }
 
-    async fn read_options(&self, id: &str) -> Result<GroupOptions, RpcError> {
+    async fn read_options(&self, id: &str) -> Result<NodeGroupAutoscalingOptions, RpcError> {
         let (defaults, id) = (Some(defaults()), id.to_owned());
         let request = NodeGroupAutoscalingOptionsRequest { id, defaults };
         let answer = self.call("NodeGroupGetOptions", request, async |mut server, request| {
             server.node_group_get_options(request).await
         });
         let answer = if_implemented(answer.await)?;
-        let own = answer.and_then(|answer| answer.node_group_autoscaling_options);
-        Ok(own.map(|own| options(&own)).unwrap_or_default())
+        Ok(answer.and_then(|answer| answer.node_group_autoscaling_options).unwrap_or_default())
     }
 }
 
@@ -195,7 +199,7 @@ fn defaults() -> NodeGroupAutoscalingOptions {
 }
 
 /// Reads the settings that are a group's own.
-fn options(answer: &NodeGroupAutoscalingOptions) -> GroupOptions {
+fn options_of(answer: &NodeGroupAutoscalingOptions) -> GroupOptions {
     if *answer == NodeGroupAutoscalingOptions::default() {
         return GroupOptions::default();
     }
@@ -264,7 +268,7 @@ mod tests {
         let own = |change: fn(&mut NodeGroupAutoscalingOptions)| {
             let mut answer = defaults();
             change(&mut answer);
-            format!("{:?}", options(&answer))
+            format!("{:?}", options_of(&answer))
         };
         let wanted = |options: GroupOptions| format!("{options:?}");
         let none = GroupOptions::default;
@@ -283,7 +287,7 @@ mod tests {
             scale_down_utilization_threshold: 0.3,
             ..NodeGroupAutoscalingOptions::default()
         };
-        let found = options(&answer);
+        let found = options_of(&answer);
         assert_eq!(found.utilization_threshold, Some(0.3));
         // Numbers have no absence: Cluster Autoscaler reads zero as well.
         assert_eq!(found.gpu_utilization_threshold, Some(0.0));
