@@ -136,7 +136,7 @@ impl ExternalGrpc {
         &self,
         method: &str,
         request: Q,
-        send: impl AsyncFnOnce(CloudProviderClient<Channel>, Request<Q>) -> Result<Response<A>, Status>,
+        send: impl AsyncFnOnce(CloudProviderClient<Channel>, Q) -> Result<Response<A>, Status>,
     ) -> Result<A, RpcError> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let answer = send(CloudProviderClient::new(channel), request);
