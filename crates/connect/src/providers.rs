@@ -2,6 +2,8 @@
 //!
 //! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
+mod cluster_api;
+mod cluster_error;
 mod named;
 mod simulated;
 
@@ -21,7 +23,11 @@ type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, St
 /// All providers by the name of their block in a NodeGroup's `provider`.
 const PROVIDERS: Registry<Constructor> = Registry {
     what: "provider",
-    constructors: &[("kwok", simulated::open_kwok), ("simulated", simulated::open)],
+    constructors: &[
+        ("clusterApi", cluster_api::open),
+        ("kwok", simulated::open_kwok),
+        ("simulated", simulated::open),
+    ],
 };
 
 /// A system with groups of machines. After an error that leaves the outcome open, read the groups again before repeating a call.
@@ -74,6 +80,8 @@ pub struct Group {
     pub price: Option<f64>,
     /// Whether the provider is replacing the machines of the group at the moment: no node of it is removed.
     pub is_rolling_out: bool,
+    /// Why the group cannot be scaled for now: a mistake in its own settings, which does not concern other groups.
+    pub problem: Option<String>,
 }
 
 /// A machine of a group.
