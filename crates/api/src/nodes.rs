@@ -21,8 +21,8 @@ mod volumes;
 pub use check::check;
 pub use cluster::ClusterObjects;
 pub use daemon::{daemon_node, daemon_placement};
-pub(crate) use group::annotation_problems;
-pub use group::group;
+
+pub use group::{annotation_problems, group};
 pub use node::node;
 pub use pod::{Pods, Volumes, pod};
 pub use preferences::{Preferences, preferences};

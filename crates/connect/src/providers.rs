@@ -3,6 +3,8 @@
 //! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
 mod external_grpc;
+mod cluster_api;
+mod cluster_error;
 mod named;
 mod simulated;
 
@@ -24,6 +26,7 @@ const PROVIDERS: Registry<Constructor> = Registry {
     what: "provider",
     constructors: &[
         ("externalGrpc", external_grpc::open),
+        ("clusterApi", cluster_api::open),
         ("kwok", simulated::open_kwok),
         ("simulated", simulated::open),
     ],
@@ -79,6 +82,8 @@ pub struct Group {
     pub price: Option<f64>,
     /// Whether the provider is replacing the machines of the group at the moment: no node of it is removed.
     pub is_rolling_out: bool,
+    /// Why the group cannot be scaled for now: a mistake in its own settings, which does not concern other groups.
+    pub problem: Option<String>,
 }
 
 /// A machine of a group.

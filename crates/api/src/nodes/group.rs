@@ -42,7 +42,7 @@ pub fn group(group: &NodeGroup) -> Group {
 }
 
 /// Returns which annotations that describe nodes cannot be read.
-pub(crate) fn annotation_problems(group: &NodeGroup) -> Vec<Problem> {
+pub fn annotation_problems(group: &NodeGroup) -> Vec<Problem> {
     GroupAnnotations::read(group).problems
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use api::plimsoll::NodeGroup;
 use api::plimsoll::node_group::LABEL;
 use cluster::Undecoded;
-use cluster::error::{api_message, status_code};
+use cluster::error::status_code;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -21,6 +21,7 @@ use process::Supervised;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify};
 
+use super::cluster_error::{read_error, refused, write_error};
 use super::{Group, Instance, InstanceError, InstanceState, NodeGroupProvider, ProviderError};
 use crate::registry::Context;
 use creation::Creations;
@@ -271,8 +272,8 @@ fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations, flavor: &F
         options: read.options,
         all_or_nothing: read.all_or_nothing,
         price: read.price,
-        is_rolling_out: false,
         id: name,
+        ..Group::default()
     }
 }
 
@@ -288,21 +289,4 @@ fn limit(count: i32) -> u32 {
 
 fn limit_usize(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-fn refused(group: &str, message: impl Into<String>) -> ProviderError {
-    ProviderError::Refused { group: group.to_owned(), message: message.into() }
-}
-
-fn read_error(error: &kube::Error) -> ProviderError {
-    ProviderError::Unavailable { message: api_message(error) }
-}
-
-fn write_error(group: &str, error: &kube::Error) -> ProviderError {
-    let (group, message) = (group.to_owned(), api_message(error));
-    match status_code(error) {
-        Some(409 | 429 | 503) => ProviderError::Unavailable { message },
-        Some(400..=499) => ProviderError::Refused { group, message },
-        Some(_) | None => ProviderError::Unknown { group, message },
-    }
 }

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::super::ProviderError;
 use super::flavor::Flavor;
-use super::{Machines, limit_usize, node, refused, target, write_error};
+use super::{Machines, limit_usize, node, target};
+use crate::providers::cluster_error::{refused, write_error};
 use crate::registry::read_settings;
 
 /// The pause after a failure to create nodes: the first one, and the longest; each is twice the one before, with jitter.

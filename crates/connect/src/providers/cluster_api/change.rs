@@ -1,0 +1,349 @@
+//! Changes of groups: sizes, and the deletion of machines by name.
+//!
+//! Cluster API has no call that deletes given machines and lowers the size. So each is first marked as the one to be deleted, and then
+//! the size is lowered. A mark without a lower size would divert a later deletion: it is removed when the size cannot be lowered, and one
+//! that a crash has left is removed before the next change of the group.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cluster::error::status_code;
+use futures::future::{join_all, try_join_all};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::ClusterApi;
+use super::groups::{KnownGroup, KnownMachine, Mark, OWN_MARK};
+use super::management::{ManagementCluster, limited};
+use super::objects::MACHINE;
+use crate::providers::cluster_error::{read_error, refused, write_error};
+use crate::providers::{NodeGroupProvider as _, ProviderError};
+
+/// How often an object is written that another client wrote in the meantime.
+const TRIES: u32 = 5;
+
+/// A group that is being changed.
+struct Change<'a> {
+    provider: &'a ClusterApi,
+    cluster: Arc<ManagementCluster>,
+    id: &'a str,
+    group: KnownGroup,
+}
+
+/// The machines that a call deletes.
+struct Doomed {
+    machines: Vec<KnownMachine>,
+    /// ProviderIDs of a MachinePool without Machines.
+    pooled: Vec<String>,
+}
+
+/// Counts a change at its beginning and its end, also when it is cancelled.
+struct Counted<'a>(&'a AtomicU64);
+
+impl<'a> Counted<'a> {
+    fn begin(changes: &'a AtomicU64) -> Self {
+        changes.fetch_add(1, Ordering::SeqCst);
+        Self(changes)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl ClusterApi {
+    pub(super) async fn increase_target(&self, id: &str, by: u32) -> Result<(), ProviderError> {
+        let lock = self.lock(id);
+        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        let change = self.change(id).await?;
+        change.resize(|from| change.up_to_max(from.saturating_add(by))).await
+    }
+
+    pub(super) async fn lower_target(&self, id: &str, by: u32) -> Result<(), ProviderError> {
+        let lock = self.lock(id);
+        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        // Of machines that have become nodes since the last snapshot, none may go.
+        self.snapshot().await?;
+        let change = self.change(id).await?;
+        let with_node = change.group.machines.iter().filter(|it| it.has_node && !it.is_deleting);
+        let nodes = u32::try_from(with_node.count() + change.group.pooled.len());
+        let nodes = nodes.unwrap_or(u32::MAX);
+        let lower = |from: u32| {
+            let to = from.saturating_sub(by);
+            if to < nodes {
+                let problem = format!("a target of {to} would delete nodes: {nodes} exist");
+                return Err(refused(id, problem));
+            }
+            change.down_to_min(to)
+        };
+        change.resize(lower).await
+    }
+
+    pub(super) async fn delete_machines(
+        &self,
+        id: &str,
+        instances: &[String],
+    ) -> Result<(), ProviderError> {
+        let lock = self.lock(id);
+        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        let change = self.change(id).await?;
+        let doomed = change.doomed(instances).await?;
+        let count = u32::try_from(doomed.machines.len() + doomed.pooled.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return Ok(());
+        }
+        if change.group.is_rolling_out {
+            let message =
+                format!("group `{id}` is rolling out: Cluster API would choose which machine goes");
+            return Err(ProviderError::Unavailable { message });
+        }
+        let (from, _) = change.size().await?;
+        change.down_to_min(from.saturating_sub(count))?;
+        change.clear_marks(&doomed, from).await?;
+        change.mark_all(&doomed).await?;
+        let lower = |from: u32| change.down_to_min(from.saturating_sub(count));
+        if let Err(error) = change.resize(lower).await {
+            // With an open outcome the marks stay: without them Cluster API might delete other machines.
+            if !matches!(error, ProviderError::Unknown { .. }) {
+                join_all(doomed.machines.iter().map(|machine| change.unmark(machine))).await;
+            }
+            return Err(error);
+        }
+        let machines = doomed.machines.into_iter().map(|machine| machine.uid);
+        self.remember_requested(id, machines.chain(doomed.pooled));
+        Ok(())
+    }
+
+    async fn change<'a>(&'a self, id: &'a str) -> Result<Change<'a>, ProviderError> {
+        let group = match self.known(id) {
+            Some(group) => group,
+            None => {
+                self.snapshot().await?;
+                let unknown = || ProviderError::UnknownGroup { group: id.to_owned() };
+                self.known(id).ok_or_else(unknown)?
+            }
+        };
+        Ok(Change { provider: self, cluster: self.connect().await?, id, group })
+    }
+}
+
+impl Change<'_> {
+    /// Writes the size that `change` returns for the present one. If someone else changes the size meanwhile, nothing is written.
+    async fn resize(
+        &self,
+        change: impl Fn(u32) -> Result<u32, ProviderError>,
+    ) -> Result<(), ProviderError> {
+        let api = self.api(self.group.kind)?;
+        let (mut from, mut version) = self.size().await?;
+        let to = change(from)?;
+        for _ in 0..TRIES {
+            if from == to {
+                return Ok(());
+            }
+            let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": to}});
+            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+            match limited(api.patch_scale(&self.group.name, &params, &patch)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if status_code(&error) == Some(409) => {}
+                Err(error) => return Err(write_error(self.id, &error)),
+            }
+            let before = from;
+            (from, version) = self.size().await?;
+            if from != before && from != to {
+                let message = format!(
+                    "the size of group `{}` was changed from {before} to {from} meanwhile",
+                    self.id
+                );
+                return Err(ProviderError::Unavailable { message });
+            }
+        }
+        let message = format!("group `{}` changes too often", self.id);
+        Err(ProviderError::Unavailable { message })
+    }
+
+    /// Reads the size, and the version at which it was read.
+    async fn size(&self) -> Result<(u32, String), ProviderError> {
+        let api = self.api(self.group.kind)?;
+        let scale = limited(api.get_scale(&self.group.name)).await;
+        let scale = scale.map_err(|error| match status_code(&error) {
+            Some(404) => ProviderError::UnknownGroup { group: self.id.to_owned() },
+            Some(_) | None => read_error(&error),
+        })?;
+        let size = scale.spec.and_then(|spec| spec.replicas);
+        let size = size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+        Ok((size, scale.metadata.resource_version.unwrap_or_default()))
+    }
+
+    fn up_to_max(&self, to: u32) -> Result<u32, ProviderError> {
+        match self.group.limits.max {
+            Some(max) if to > max => {
+                Err(refused(self.id, format!("{to} nodes are more than max, which is {max}")))
+            }
+            Some(_) | None => Ok(to),
+        }
+    }
+
+    fn down_to_min(&self, to: u32) -> Result<u32, ProviderError> {
+        match self.group.limits.min {
+            Some(min) if to < min => {
+                Err(refused(self.id, format!("{to} nodes are fewer than min, which is {min}")))
+            }
+            Some(_) | None => Ok(to),
+        }
+    }
+
+    /// Returns those instances that exist and whose deletion was not requested yet.
+    async fn doomed(&self, instances: &[String]) -> Result<Doomed, ProviderError> {
+        let requested = self.provider.requested(self.id);
+        let is_meant = |id: &str| instances.iter().any(|wanted| is_same(wanted, id));
+        let pooled = self.group.pooled.iter().filter(|id| is_meant(id) && !requested.contains(*id));
+        let meant = self.group.machines.iter().filter(|machine| {
+            is_meant(&machine.instance) && !machine.is_deleting && !requested.contains(&machine.uid)
+        });
+        let present = try_join_all(meant.map(async |machine| {
+            let is_there = self.version(machine).await?.is_some();
+            Ok::<_, ProviderError>(is_there.then(|| machine.clone()))
+        }));
+        let machines = present.await?.into_iter().flatten().collect();
+        Ok(Doomed { machines, pooled: pooled.cloned().collect() })
+    }
+
+    /// Returns the version of a machine; `None` if it is gone or being deleted.
+    async fn version(&self, machine: &KnownMachine) -> Result<Option<String>, ProviderError> {
+        let api = self.api(MACHINE)?;
+        let found = limited(api.get_metadata_opt(&machine.name)).await;
+        let found = found.map_err(|error| read_error(&error))?.map(|object| object.metadata);
+        let found = found.filter(|metadata| {
+            metadata.uid.as_ref() == Some(&machine.uid) && metadata.deletion_timestamp.is_none()
+        });
+        Ok(found.and_then(|metadata| metadata.resource_version))
+    }
+
+    /// Removes marks that a crash has left. Refuses while others have marked machines that would go in place of the named ones.
+    async fn clear_marks(&self, doomed: &Doomed, size: u32) -> Result<(), ProviderError> {
+        let requested = self.provider.requested(self.id);
+        let doomed: BTreeSet<&str> = doomed.machines.iter().map(|it| it.uid.as_str()).collect();
+        let others = || {
+            let machines = self.group.machines.iter().filter(|machine| !machine.is_deleting);
+            machines.filter(|it| !requested.contains(&it.uid) && !doomed.contains(it.uid.as_str()))
+        };
+        let is_settled = self.group.alive() <= size as usize;
+        if let Some(marked) = others().find(|it| is_settled && it.mark == Mark::Foreign) {
+            return Err(refused(
+                self.id,
+                format!(
+                    "Machine {}/{} has the annotation {}, which is not ours: it would be deleted in place of the chosen one; remove the annotation or the Machine",
+                    self.group.namespace,
+                    marked.name,
+                    self.mark_key()
+                ),
+            ));
+        }
+        let stale = others().filter(|machine| machine.mark == Mark::Own);
+        join_all(stale.map(|machine| self.unmark(machine))).await;
+        Ok(())
+    }
+
+    /// Marks the machines. If one cannot be marked, none is.
+    async fn mark_all(&self, doomed: &Doomed) -> Result<(), ProviderError> {
+        let marked = join_all(doomed.machines.iter().map(|machine| self.mark(machine))).await;
+        let Some(error) = marked.into_iter().find_map(Result::err) else { return Ok(()) };
+        join_all(doomed.machines.iter().map(|machine| self.unmark(machine))).await;
+        Err(error)
+    }
+
+    /// Marks a machine as the first to be deleted.
+    async fn mark(&self, machine: &KnownMachine) -> Result<(), ProviderError> {
+        let api = self.api(MACHINE)?;
+        for _ in 0..TRIES {
+            let Some(version) = self.version(machine).await? else {
+                let message = format!("Machine {} is being deleted by someone else", machine.name);
+                return Err(ProviderError::Unavailable { message });
+            };
+            let patch = self.mark_patch(json!(OWN_MARK), "resourceVersion", &version);
+            match limited(api.patch(&machine.name, &PatchParams::default(), &patch)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if status_code(&error) == Some(409) => {}
+                Err(error) => return Err(unmarked(self.id, &error)),
+            }
+        }
+        let message = format!("Machine {} changes too often", machine.name);
+        Err(ProviderError::Unavailable { message })
+    }
+
+    /// Removes the mark of a machine, whatever its version. If that fails, the next change of the group tries again.
+    async fn unmark(&self, machine: &KnownMachine) {
+        let Ok(api) = self.api(MACHINE) else { return };
+        let patch = self.mark_patch(Value::Null, "uid", &machine.uid);
+        match limited(api.patch_metadata(&machine.name, &PatchParams::default(), &patch)).await {
+            Ok(_) => {}
+            // It is gone, or another one has its name.
+            Err(error) if matches!(status_code(&error), Some(404 | 409)) => {}
+            Err(error) => {
+                let error = cluster::error::api_message(&error);
+                tracing::warn!(
+                    machine = machine.name,
+                    error,
+                    "could not remove the mark for deletion; will retry"
+                );
+            }
+        }
+    }
+
+    fn mark_patch(&self, mark: Value, precondition: &str, of: &str) -> Patch<Value> {
+        Patch::Merge(
+            json!({"metadata": {precondition: of, "annotations": {self.mark_key(): mark}}}),
+        )
+    }
+
+    fn mark_key(&self) -> String {
+        self.provider.settings.key("delete-machine")
+    }
+
+    fn api(&self, kind: &str) -> Result<Api<DynamicObject>, ProviderError> {
+        let unknown = || ProviderError::UnknownGroup { group: self.id.to_owned() };
+        self.cluster.api(kind, &self.group.namespace).ok_or_else(unknown)
+    }
+}
+
+/// Returns the error of a machine that could not be marked: no size was changed, whatever became of the mark.
+fn unmarked(group: &str, error: &kube::Error) -> ProviderError {
+    match write_error(group, error) {
+        ProviderError::Unknown { message, .. } => ProviderError::Unavailable { message },
+        error @ (ProviderError::UnknownGroup { .. }
+        | ProviderError::Refused { .. }
+        | ProviderError::OutOfResources { .. }
+        | ProviderError::Unavailable { .. }) => error,
+    }
+}
+
+/// Whether two ids name the same instance: some infrastructure providers write the same id with and without an account or a zone.
+fn is_same(a: &str, b: &str) -> bool {
+    a == b || normalized(a) == normalized(b)
+}
+
+/// Returns the part of a providerID that names the machine. In an Azure scale set it is only a number, and the whole id counts.
+fn normalized(id: &str) -> &str {
+    if id.starts_with("azure://") && id.contains("virtualMachineScaleSets") {
+        return id;
+    }
+    id.rsplit('/').next().unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_named_by_the_end_of_its_id_except_in_azure_scale_sets() {
+        assert!(is_same("aws:///eu-1a/i-1", "aws:////i-1"));
+        assert!(!is_same("aws:///eu-1a/i-1", "aws:///eu-1a/i-2"));
+        let of = |set: &str| {
+            format!("azure:///subscriptions/s/virtualMachineScaleSets/{set}/virtualMachines/0")
+        };
+        assert!(is_same(&of("a"), &of("a")) && !is_same(&of("a"), &of("b")));
+    }
+}
