@@ -4,13 +4,19 @@
 //! grow within the evaluation, if their provider answers in time; removals take longer and go on beside it, each in a task of its own.
 //! Nothing is changed while a Cluster Autoscaler is active in the cluster.
 
+mod batch;
 mod caches;
 mod calls;
 pub mod describe;
+mod eviction;
 mod inputs;
 mod journal;
+mod liveness;
+mod measure;
 mod memory;
+mod metrics;
 pub mod observe;
+mod options;
 mod plan;
 mod providers;
 mod record;
@@ -21,7 +27,11 @@ mod scale_down;
 mod scale_up;
 mod status_map;
 mod taints;
+mod view;
 mod watch;
+
+pub use liveness::{Activity, LivenessLimits};
+pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,6 +45,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use batch::Batches;
 use caches::Snapshot;
 use calls::Calls;
 use inputs::Inputs;
@@ -63,6 +74,7 @@ struct NodeController {
     /// The nodes whose removal is in progress, and the tasks that remove them.
     removing: BTreeSet<Box<str>>,
     removals: JoinSet<RemovalResult>,
+    batches: Arc<Batches>,
     nodes_of_tasks: HashMap<Id, String>,
     /// Why the last removal failed; `None` after one that succeeded.
     last_failure: Option<String>,
@@ -86,6 +98,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         is_first: true,
         removing: BTreeSet::new(),
         removals: JoinSet::new(),
+        batches: Arc::default(),
         nodes_of_tasks: HashMap::new(),
         last_failure: None,
         status_map: StatusMap::default(),
@@ -110,7 +123,7 @@ impl NodeController {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let node = self.nodes_of_tasks.remove(&id).unwrap_or_default();
         let outcome = Err("the removal panicked".to_owned());
-        let panicked = |_| RemovalResult { node, outcome, is_tainted: true };
+        let panicked = |_| RemovalResult { node, is_drain: false, outcome, is_tainted: true };
         self.removal_ended(ended.map_or_else(panicked, |(_, result)| result));
     }
 
@@ -119,21 +132,37 @@ impl NodeController {
         while let Some(ended) = self.removals.try_join_next_with_id() {
             self.task_ended(ended);
         }
-        let latest = Instant::now() + LONGEST_PAUSE;
-        let Some(autoscaler) = self.autoscaler() else { return latest };
+        let began_at = Instant::now();
+        let metrics = self.cx.settings.node_metrics.clone();
+        metrics.began(self.cx.clock.now());
+        let Some(autoscaler) = self.autoscaler() else {
+            metrics.succeeded(self.cx.clock.now());
+            return began_at + LONGEST_PAUSE;
+        };
         let autoscaler = &autoscaler.0;
         if let Some(holder) = self.rival.holder(&self.cx).await {
+            metrics.succeeded(self.cx.clock.now());
             self.hold(autoscaler, &holder).await;
             return Instant::now() + rival::RECHECK;
         }
         self.memory.rival = None;
+        let next = self.evaluate_cluster(autoscaler, began_at + LONGEST_PAUSE).await;
+        metrics.took("main", began_at.elapsed());
+        next
+    }
+
+    /// Evaluates the cluster for an autoscaler; returns when to do it again, at the latest.
+    async fn evaluate_cluster(&mut self, autoscaler: &NodeAutoscaler, latest: Instant) -> Instant {
+        let metrics = self.cx.settings.node_metrics.clone();
         let objects = self.cx.caches.node_scaling.groups.all();
         let objects: Vec<&NodeGroup> = objects.iter().map(|group| &group.0).collect();
         if self.is_first {
             self.resume(autoscaler, &objects);
         }
-        self.untaint_abandoned().await;
+        self.untaint_abandoned(autoscaler).await;
+        let began_at = Instant::now();
         let mut groups = self.providers.read(&objects, &self.cx, &self.trigger).await;
+        metrics.took("cloudProviderRefresh", began_at.elapsed());
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling);
         let mut observed = match observe::observe(autoscaler, &snapshot) {
             Ok(observed) => observed,
@@ -151,7 +180,7 @@ impl NodeController {
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
-        let plan = Plan::new(autoscaler, &observed, now);
+        let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
@@ -162,14 +191,21 @@ impl NodeController {
         let removed = if growth.has_grown() {
             0
         } else {
-            self.remove(&plan.removed, autoscaler, &observed.settings, &groups)
+            self.remove(&plan.removed, autoscaler, &observed, &groups)
         };
         self.remember(&plan, growth.has_grown());
-        self.mark_unneeded(&plan.removed).await;
+        self.mark_unneeded(&plan.removed, autoscaler).await;
         self.record_pod_events(&growth, &observed);
+        self.record_cluster_events(&observed, &plan);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
-        self.write_status_map(&observed, &plan).await;
+        let view = self.cluster_view(&observed, &plan, now);
+        self.measure(&observed, &plan, &view);
+        self.write_status_map(&view).await;
+        // As long as one provider answers, the others are a matter of their groups.
+        if groups.is_empty() || groups.values().any(Result::is_ok) {
+            metrics.succeeded(self.cx.clock.now());
+        }
         self.wake_at(&plan, &observed.settings, latest)
     }
 

@@ -101,6 +101,11 @@ impl NodeController {
         if is_new {
             memory.back_off(&cause, now);
             memory.forget_increase(count);
+            let reason = if first.is_out_of_resources { "OutOfResource" } else { "Other" };
+            let metrics = &self.cx.settings.node_metrics;
+            let labels = vec![("reason", reason.to_owned())];
+            metrics.count("cluster_autoscaler_failed_node_creations", labels, ids.len());
+            self.count_failed_scale_up(reason);
             self.about_group(name, Note::warning("ScaleUpFailed", cause));
         }
         let group = group.clone();
@@ -135,6 +140,7 @@ impl NodeController {
                 limit.as_secs()
             );
             memory.back_off(&cause, now);
+            self.count_failed_scale_up("timeout");
             self.about_group(name, Note::warning("ScaleUpTimedOut", cause));
         }
         let by = group.state.target.saturating_sub(registered.all);
@@ -170,6 +176,8 @@ impl NodeController {
             return false;
         }
         let text = format!("deleting {} instances of group {name} that have no node", late.len());
+        let counter = "cluster_autoscaler_old_unregistered_nodes_removed_count";
+        self.cx.settings.node_metrics.count(counter, Vec::new(), late.len());
         self.about_group(name, Note::warning("DeleteUnregistered", text));
         let group = group.clone();
         let deletion = async move { group.delete_nodes(&late).await };
@@ -196,7 +204,10 @@ impl NodeController {
                     }
                     None
                 }
-                Some(Err(problem)) => Some(problem.clone()),
+                Some(Err(problem)) => {
+                    self.cx.settings.node_metrics.count_error("cloudProviderError");
+                    Some(problem.clone())
+                }
                 None => Some("it has no provider".to_owned()),
             };
             if let Some(target) = self.calls.in_flight(&group.name) {
