@@ -6,14 +6,20 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod batch;
 mod caches;
 mod calls;
 pub mod describe;
+mod eviction;
 mod inputs;
 mod journal;
+mod liveness;
+mod measure;
 mod membership;
 mod memory;
+mod metrics;
 pub mod observe;
+mod options;
 mod plan;
 mod providers;
 mod record;
@@ -26,8 +32,12 @@ mod source;
 mod status_map;
 mod taints;
 mod values;
+mod view;
 mod wanted;
 mod watch;
+
+pub use liveness::{Activity, LivenessLimits};
+pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -40,6 +50,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use batch::Batches;
 use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
@@ -69,6 +80,7 @@ struct NodeController {
     /// The nodes whose removal is in progress, and the tasks that remove them.
     removing: BTreeSet<Box<str>>,
     removals: JoinSet<RemovalResult>,
+    batches: Arc<Batches>,
     nodes_of_tasks: HashMap<Id, String>,
     /// Why the last removal failed; `None` after one that succeeded.
     last_failure: Option<String>,
@@ -98,6 +110,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         is_first: true,
         removing: BTreeSet::new(),
         removals: JoinSet::new(),
+        batches: Arc::default(),
         nodes_of_tasks: HashMap::new(),
         last_failure: None,
         status_map: StatusMap::default(),
@@ -122,7 +135,7 @@ impl NodeController {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let node = self.nodes_of_tasks.remove(&id).unwrap_or_default();
         let outcome = Err("the removal panicked".to_owned());
-        let panicked = |_| RemovalResult { node, outcome, is_tainted: true };
+        let panicked = |_| RemovalResult { node, is_drain: false, outcome, is_tainted: true };
         self.removal_ended(ended.map_or_else(panicked, |(_, result)| result));
     }
 
@@ -131,20 +144,37 @@ impl NodeController {
         while let Some(ended) = self.removals.try_join_next_with_id() {
             self.task_ended(ended);
         }
-        let latest = Instant::now() + self.cx.settings.nodes.longest_pause;
-        let Some(autoscaler) = self.autoscaler() else { return latest };
+        let began_at = Instant::now();
+        let latest = began_at + self.cx.settings.nodes.longest_pause;
+        let metrics = self.cx.settings.node_metrics.clone();
+        metrics.began(self.cx.clock.now());
+        let Some(autoscaler) = self.autoscaler() else {
+            metrics.succeeded(self.cx.clock.now());
+            return latest;
+        };
         let autoscaler = &autoscaler.0;
         if let Some(holder) = self.rival().await {
+            metrics.succeeded(self.cx.clock.now());
             self.hold(autoscaler, &holder).await;
             return Instant::now() + rival::RECHECK;
         }
         self.memory.rival = None;
+        let next = self.evaluate_cluster(autoscaler, latest).await;
+        metrics.took("main", began_at.elapsed());
+        next
+    }
+
+    /// Evaluates the cluster for an autoscaler; returns when to do it again, at the latest.
+    async fn evaluate_cluster(&mut self, autoscaler: &NodeAutoscaler, latest: Instant) -> Instant {
+        let metrics = self.cx.settings.node_metrics.clone();
+        let began_at = Instant::now();
         let mut states = self.read_providers(autoscaler).await;
+        metrics.took("cloudProviderRefresh", began_at.elapsed());
         if self.is_first {
             self.resume(autoscaler);
         }
         self.adopt(&states.groups);
-        self.untaint_abandoned().await;
+        self.untaint_abandoned(autoscaler).await;
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
         let mut observed = match snapshot.observe(autoscaler) {
             Ok(observed) => observed,
@@ -163,7 +193,7 @@ impl NodeController {
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
-        let plan = Plan::new(autoscaler, &observed, now);
+        let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
@@ -174,14 +204,21 @@ impl NodeController {
         let removed = if growth.has_grown() {
             0
         } else {
-            self.remove(&plan.removed, autoscaler, &observed.settings, &groups)
+            self.remove(&plan.removed, autoscaler, &observed, &groups)
         };
         self.remember(&plan, growth.has_grown());
-        self.mark_unneeded(&plan.removed).await;
+        self.mark_unneeded(&plan.removed, autoscaler).await;
         self.record_pod_events(&growth, &observed);
+        self.record_cluster_events(&observed, &plan);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
-        self.write_status_map(&observed, &plan).await;
+        let view = self.cluster_view(&observed, &plan, now);
+        self.measure(&observed, &plan, &view);
+        self.write_status_map(&view).await;
+        // As long as one provider answers, the others are a matter of their groups.
+        if groups.is_empty() || groups.values().any(Result::is_ok) {
+            metrics.succeeded(self.cx.clock.now());
+        }
         self.wake_at(&plan, &observed.settings, latest)
     }
 

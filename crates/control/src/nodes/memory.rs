@@ -26,6 +26,9 @@ pub(super) struct Memory {
     pub(super) invalid: Option<String>,
     /// The other holder of Cluster Autoscaler's Lease, as it was logged.
     pub(super) rival: Option<String>,
+    /// Whether the last evaluation found the cluster unhealthy, and whether pods waited though it had all nodes that it may have.
+    pub(super) was_unhealthy: bool,
+    pub(super) was_full: bool,
     /// The nodes whose taints a removal left behind.
     pub(super) tainted: BTreeSet<Box<str>>,
 }

@@ -64,7 +64,7 @@ impl World {
     async fn autoscaler(&self, mut spec: Value) {
         let defaults = json!({
             "unneededFor": "0s", "delayAfterAdd": "0s", "delayAfterFailure": "0s",
-            "unreadyFor": "0s", "maxDrainParallel": 10,
+            "unreadyFor": "0s", "maxDrainParallel": 10, "delayAfterTaint": "200ms",
         });
         for (key, value) in defaults.as_object().unwrap() {
             if spec["scaleDown"][key].is_null() {
@@ -405,7 +405,8 @@ async fn a_node_with_a_pod_that_cannot_be_decoded_stays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_in_the_middle_of_a_removal_leaves_no_taint() {
-    let world = World::idle(json!({"scaleDown": {"maxParallel": 1}})).await;
+    let world =
+        World::idle(json!({"scaleDown": {"maxParallel": 1, "delayAfterTaint": "1m"}})).await;
     world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
     let (client, settings) = (world.client(), world.cluster.settings());
     let first = tokio::spawn(control(client, settings));
