@@ -27,6 +27,8 @@ pub struct LeaderElection {
     pub renew_within: Duration,
     /// The pause between two attempts.
     pub retry_every: Duration,
+    /// Whether a leader that loses the Lease stops, instead of waiting to become the leader again.
+    pub leads_once: bool,
 }
 
 impl LeaderElection {
@@ -47,11 +49,13 @@ impl LeaderElection {
             duration: Duration::from_secs(15),
             renew_within: Duration::from_secs(10),
             retry_every: Duration::from_secs(2),
+            leads_once: false,
         }
     }
 }
 
-/// Runs `work` while this process holds the Lease, and drops it as soon as the Lease is lost; for as long as it is polled.
+/// Runs `work` while this process holds the Lease, and drops it as soon as the Lease is lost; for as long as it is polled, or until the
+/// Lease is lost if this process is to lead only once.
 pub async fn run_while_leader<F, Fut>(
     client: &Client,
     settings: &LeaderElection,
@@ -68,6 +72,10 @@ pub async fn run_while_leader<F, Fut>(
         tokio::select! {
             () = work() => return,
             () = candidate.keep() => {}
+        }
+        if settings.leads_once {
+            tracing::error!(lease = settings.name, "lost the lease");
+            return;
         }
         tracing::warn!(lease = settings.name, "lost the lease; waiting to become leader again");
     }

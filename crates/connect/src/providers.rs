@@ -2,9 +2,10 @@
 //!
 //! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
-mod external_grpc;
 mod cluster_api;
 mod cluster_error;
+mod external_grpc;
+mod kwok;
 mod named;
 mod simulated;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use crate::registry::{Context, OpenError, Registry};
 
+pub use kwok::kwok_templates;
 pub use named::{NamedGroup, labels_nodes, named_group, node_group_block};
 
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;

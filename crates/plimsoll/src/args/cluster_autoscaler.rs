@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 pub(crate) use help::help;
-pub(crate) use table::{Effect, FLAGS, Flag, Kind, section_titles};
+pub(crate) use table::Effect;
+#[cfg(test)]
+pub(crate) use table::FLAGS;
+use table::{Flag, Kind};
 
 /// The flags of a command line, each checked against its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,15 +3,27 @@
 //! Settings come from the flags alone. The only state is in the taints of nodes, the Lease and the status ConfigMap, and nothing is
 //! requested that the role of Cluster Autoscaler does not allow.
 
-mod connect;
+mod connect_api;
+mod controller;
+mod credentials;
+mod probes;
 mod settings;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use cluster::{CachedKind, Caches};
+use control::{Part, Settings};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, DeleteParams};
+use process::Supervisor;
 use process::log::Format;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::cluster_autoscaler::{FlagError, Flags, help};
 use settings::{Setup, Surroundings};
@@ -42,7 +54,7 @@ pub(crate) fn run(program: &str, args: Vec<OsString>, format: Format) -> anyhow:
     }
     crate::enable_background_purging();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(setup))?;
+    runtime.block_on(serve(&setup))?;
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
@@ -64,8 +76,52 @@ fn surroundings(flags: &Flags) -> anyhow::Result<Surroundings> {
     Ok(Surroundings { environment: variables.collect(), cloud_config })
 }
 
-async fn serve(setup: Setup) -> anyhow::Result<()> {
-    let client = connect::client(&setup.process).await?;
-    drop(client);
-    Ok(())
+async fn serve(setup: &Setup) -> anyhow::Result<()> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let (values, credentials) = controller::values(setup)?;
+    let client = credentials.client(connect_api::client(&setup.process).await?);
+    let supervisor = Supervisor::new();
+    let settings = controller::settings(setup, values, &client, &supervisor);
+    let caches = Caches::new(None, false);
+    let kinds = BTreeSet::from([CachedKind::NodeScalingInputs]);
+    let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
+    let (address, limits) = (&setup.process.address, setup.process.health);
+    let _serving = probes::serve(address, &caches, &settings, limits, &supervisor).await?;
+    let lease = controller::lease(setup);
+    let lead = || {
+        let (client, caches, settings) = (client.clone(), Arc::clone(&caches), settings.clone());
+        control::run(client, caches, settings, &[Part::Nodes], std::future::pending())
+    };
+    let leading = async {
+        match &lease {
+            None => lead().await,
+            Some(terms) => cluster::run_while_leader(&client, terms, &settings.clock, lead).await,
+        }
+    };
+    let result = tokio::select! {
+        () = leading => Err(anyhow!("no longer the leader, or the controller failed; it has to be started again")),
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
+        ended = supervisor.ended() => Err(ended.into()),
+    };
+    supervisor.stop();
+    // The next leader writes it again, so it has to go first.
+    if settings.node_metrics.activity().began_at.is_some() && result.is_ok() {
+        delete_status_map(&client, &settings).await;
+    }
+    if let Some(terms) = &lease {
+        cluster::release_lease(&client, terms, &settings.clock).await;
+    }
+    result
+}
+
+/// Deletes the status ConfigMap, as Cluster Autoscaler does at its end.
+async fn delete_status_map(client: &Client, settings: &Settings) {
+    let Some(name) = &settings.nodes.status_map else { return };
+    let api: Api<ConfigMap> =
+        Api::namespaced(client.clone(), &settings.cluster_autoscaler_namespace);
+    if let Err(error) = api.delete(name, &DeleteParams::default()).await {
+        tracing::debug!(name, error = cluster::explain(&error), "could not delete the ConfigMap");
+    }
 }

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use api::plimsoll::node_autoscaler::NodeAutoscalerSpec;
-use jiff::SignedDuration;
+use control::nodes::LivenessLimits;
 
 use crate::args::cluster_autoscaler::{Effect, Flags};
 
-pub(crate) use provider::{Cloud, GroupBounds, Management, TlsFiles};
+pub(crate) use provider::{Cloud, GroupBounds, Management};
 
 /// What the flags mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub(crate) struct ProcessSettings {
     pub(crate) longest_pause: Duration,
     /// Whether log lines are JSON.
     pub(crate) logs_json: bool,
-    pub(crate) health: HealthLimits,
+    pub(crate) health: LivenessLimits,
 }
 
 /// How one of several replicas becomes the leader.
@@ -57,15 +57,6 @@ pub(crate) struct LeaseSettings {
     pub(crate) duration: Duration,
     pub(crate) renew_within: Duration,
     pub(crate) retry_every: Duration,
-}
-
-/// How long evaluations may not begin, or not succeed, until the health check fails.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct HealthLimits {
-    pub(crate) max_inactivity: SignedDuration,
-    pub(crate) max_failing_time: SignedDuration,
-    /// Both limits before the first success.
-    pub(crate) max_startup_time: SignedDuration,
 }
 
 /// What the process reads besides its flags.
@@ -128,7 +119,7 @@ fn process(flags: &Flags, notices: &mut Vec<String>) -> Result<ProcessSettings, 
         status_map: some("status-config-map-name").filter(|_| flags.bool("write-status-configmap")),
         longest_pause: positive(flags, "scan-interval")?,
         logs_json: flags.text("logging-format") == "json",
-        health: HealthLimits {
+        health: LivenessLimits {
             max_inactivity: inactive,
             max_failing_time: failing,
             max_startup_time: flags.duration("max-startup-time").max(inactive).max(failing),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::plimsoll::Span;
 use api::plimsoll::node_autoscaler::{
-    Cores, Health, Limits, Memory, NodeAutoscalerSpec, Range, ScaleDown, ScaleUp,
+    Cores, DrainPriority, Health, Limits, Memory, NodeAutoscalerSpec, Range, ScaleDown, ScaleUp,
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -17,7 +17,7 @@ pub(super) fn spec(flags: &Flags, notices: &mut Vec<String>) -> Result<NodeAutos
         expanders: texts(flags, "expander"),
         limits: limits(flags, notices)?,
         scale_up: scale_up(flags),
-        scale_down: scale_down(flags),
+        scale_down: scale_down(flags)?,
         health: Health {
             max_unready_percent: flags.float("max-total-unready-percentage"),
             ok_unready: flags.int32("ok-total-unready-count"),
@@ -90,8 +90,8 @@ fn scale_up(flags: &Flags) -> ScaleUp {
     }
 }
 
-fn scale_down(flags: &Flags) -> ScaleDown {
-    ScaleDown {
+fn scale_down(flags: &Flags) -> Result<ScaleDown, String> {
+    Ok(ScaleDown {
         enabled: flags.bool("scale-down-enabled"),
         unready_enabled: flags.bool("scale-down-unready-enabled"),
         utilization_threshold: flags.float("scale-down-utilization-threshold"),
@@ -110,16 +110,47 @@ fn scale_down(flags: &Flags) -> ScaleDown {
         skip_custom_controller_pods: flags.bool("skip-nodes-with-custom-controller-pods"),
         min_replica_count: flags.int32("min-replica-count"),
         system_pod_grace: span(flags, "blocking-system-pod-distruption-timeout"),
-        max_graceful_termination: seconds(flags, "max-graceful-termination-sec"),
+        max_graceful_termination: seconds(i64::from(flags.int32("max-graceful-termination-sec"))),
+        drain_priorities: drain_priorities(flags)?,
+        max_eviction_time: span(flags, "max-pod-eviction-time"),
+        cordon: flags.bool("cordon-node-before-terminating"),
+        delay_after_taint: span(flags, "node-delete-delay-after-taint"),
+        evict_daemon_sets_of_empty_nodes: flags.bool("daemonset-eviction-for-empty-nodes"),
+        evict_daemon_sets_of_occupied_nodes: flags.bool("daemonset-eviction-for-occupied-nodes"),
+        max_deletion_delay: span(flags, "node-deletion-delay-timeout"),
+        batch_interval: span(flags, "node-deletion-batcher-interval"),
+        max_soft_taints: flags.int32("max-bulk-soft-taint-count"),
+    })
+}
+
+/// Reads `PRIORITY:SECONDS,…`.
+fn drain_priorities(flags: &Flags) -> Result<Vec<DrainPriority>, String> {
+    let text = flags.text("drain-priority-config");
+    if text.is_empty() {
+        return Ok(Vec::new());
     }
+    if flags.has("max-graceful-termination-sec") {
+        let problem = "cannot be given together with --max-graceful-termination-sec";
+        return Err(format!("--drain-priority-config: {problem}"));
+    }
+    let step = |step: &str| {
+        let parsed = step.split_once(':').and_then(|(priority, grace)| {
+            let (priority, grace) = (priority.trim().parse().ok()?, grace.trim().parse().ok()?);
+            Some(DrainPriority { priority, grace: seconds(grace) })
+        });
+        parsed.ok_or_else(|| {
+            format!("--drain-priority-config: `{step}` in `{text}` is not PRIORITY:SECONDS")
+        })
+    };
+    text.split(',').map(step).collect()
 }
 
 fn span(flags: &Flags, name: &str) -> Span {
     Span(flags.duration(name))
 }
 
-fn seconds(flags: &Flags, name: &str) -> Span {
-    Span(SignedDuration::from_secs(i64::from(flags.int32(name))))
+fn seconds(seconds: i64) -> Span {
+    Span(SignedDuration::from_secs(seconds))
 }
 
 fn texts(flags: &Flags, name: &str) -> Vec<String> {

@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
+use super::provider::TlsFiles;
 use super::*;
 use crate::args::cluster_autoscaler::FLAGS;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 fn read(line: &str, surroundings: &Surroundings) -> Result<Setup, String> {
@@ -24,7 +26,7 @@ fn with_environment(line: &str, variables: &[(&str, &str)]) -> Setup {
 }
 
 /// What each flag does to the settings of decisions: a field, and its value. One that acts elsewhere has a test of its own below.
-const DECISIONS: [(&str, &str, &str); 40] = [
+const DECISIONS: &[(&str, &str, &str)] = &[
     ("--max-total-unready-percentage=30", "/health/maxUnreadyPercent", "30.0"),
     ("--ok-total-unready-count=7", "/health/okUnready", "7"),
     ("--max-nodes-total=12", "/limits/nodes", "12"),
@@ -76,6 +78,23 @@ const DECISIONS: [(&str, &str, &str); 40] = [
     ),
     ("--min-replica-count=2", "/scaleDown/minReplicaCount", "2"),
     ("--blocking-system-pod-distruption-timeout=30m", "/scaleDown/systemPodGrace", r#""30m0s""#),
+    (
+        "--drain-priority-config=0:60,1000:120",
+        "/scaleDown/drainPriorities",
+        r#"[{"priority":0,"grace":"1m0s"},{"priority":1000,"grace":"2m0s"}]"#,
+    ),
+    ("--max-pod-eviction-time=1m", "/scaleDown/maxEvictionTime", r#""1m0s""#),
+    ("--cordon-node-before-terminating=false", "/scaleDown/cordon", "false"),
+    ("--node-delete-delay-after-taint=1s", "/scaleDown/delayAfterTaint", r#""1s""#),
+    ("--daemonset-eviction-for-empty-nodes", "/scaleDown/evictDaemonSetsOfEmptyNodes", "true"),
+    (
+        "--daemonset-eviction-for-occupied-nodes=false",
+        "/scaleDown/evictDaemonSetsOfOccupiedNodes",
+        "false",
+    ),
+    ("--node-deletion-delay-timeout=1m", "/scaleDown/maxDeletionDelay", r#""1m0s""#),
+    ("--node-deletion-batcher-interval=10s", "/scaleDown/batchInterval", r#""10s""#),
+    ("--max-bulk-soft-taint-count=0", "/scaleDown/maxSoftTaints", "0"),
     ("", "/scaleDown/unneededFor", r#""10m0s""#),
 ];
 
@@ -97,7 +116,7 @@ fn without_flags_decisions_have_the_settings_of_a_node_autoscaler() {
 /// A flag with the process settings that it changes.
 type ProcessCase = (&'static str, fn(&mut ProcessSettings));
 
-const PROCESS: [ProcessCase; 18] = [
+const PROCESS: &[ProcessCase] = &[
     ("--address=127.0.0.1:9", |p| p.address = "127.0.0.1:9".to_owned()),
     ("--kubeconfig=/etc/k", |p| p.kubeconfig = Some("/etc/k".into())),
     ("--kubernetes=https://h", |p| p.api_server = Some("https://h".to_owned())),
@@ -228,6 +247,14 @@ fn what_cannot_be_is_refused() {
             "--cloud-provider: `gce` is not externalgrpc, clusterapi, aws or kwok",
         ),
         ("--cloud-provider=externalgrpc", "--cloud-config is missing"),
+        (
+            "--cloud-provider=kwok --drain-priority-config=0:1,2",
+            "--drain-priority-config: `2` in `0:1,2` is not PRIORITY:SECONDS",
+        ),
+        (
+            "--cloud-provider=kwok --drain-priority-config=0:1 --max-graceful-termination-sec=60",
+            "cannot be given together with --max-graceful-termination-sec",
+        ),
         ("--cloud-provider=aws --nodes=2:1:a", "--nodes: `2:1:a` is not MIN:MAX:GROUP"),
         ("--cloud-provider=aws --nodes=a", "--nodes: `a` is not MIN:MAX:GROUP"),
         ("--cloud-provider=aws --nodes=1:2:", "--nodes: `1:2:` is not MIN:MAX:GROUP"),

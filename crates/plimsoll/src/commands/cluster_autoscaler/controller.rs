@@ -1,0 +1,144 @@
+//! The settings of the node controller: everything that the flags ask for, as values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use cluster::LeaderElection;
+use connect::providers::kwok_templates;
+use control::nodes::{GroupValue, NodeSettings, NodeSource, NodeValues};
+use control::{NodeProviders, Settings};
+use kube::Client;
+use process::{Clock, Random, Supervisor};
+use serde_json::{Value, json};
+
+use super::credentials::{Credential, Credentials};
+use super::settings::{Cloud, Management, Setup};
+
+/// The ConfigMap of the expander `priority`.
+const PRIORITY_MAP: &str = "cluster-autoscaler-priority-expander";
+/// Where a pod finds its token and the certificates of its API server.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Returns the settings of the controller, and the credentials that its client has to know.
+pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)> {
+    let mut credentials = Credentials::default();
+    let provider = setup.cloud.provider();
+    let mut connection =
+        setup.autoscaler.providers.connections().remove(provider).unwrap_or_default();
+    match &setup.cloud {
+        Cloud::Aws | Cloud::Kwok { .. } | Cloud::ExternalGrpc { tls: None } => {}
+        Cloud::ExternalGrpc { tls: Some(files) } => {
+            let mut file = |key, path: &std::path::Path| {
+                credentials.add(key, Credential::File(path.to_owned()))
+            };
+            connection["tls"] = json!({
+                "caFrom": file("ca", &files.ca),
+                "certFrom": file("cert", &files.certificate),
+                "keyFrom": file("key", &files.key),
+            });
+        }
+        Cloud::ClusterApi { management, group, version, architecture } => {
+            let others =
+                [("apiGroup", group), ("apiVersion", version), ("architecture", architecture)];
+            for (field, value) in others {
+                if let Some(value) = value {
+                    connection[field] = json!(value);
+                }
+            }
+            let kubeconfig = match management {
+                Management::Workload => None,
+                Management::Pod => Some(Credential::Text(pod_kubeconfig()?)),
+                Management::Kubeconfig(path) => Some(Credential::File(path.clone())),
+            };
+            if let Some(kubeconfig) = kubeconfig {
+                connection["kubeconfigFrom"] = credentials.add("kubeconfig", kubeconfig);
+            }
+        }
+    }
+    let groups = setup.groups.iter().map(|group| GroupValue {
+        provider: provider.to_owned(),
+        id: group.id.clone(),
+        min: group.min,
+        max: group.max,
+    });
+    let has_priorities = setup.autoscaler.expanders.iter().any(|name| name == "priority");
+    let values = NodeValues {
+        autoscaler: setup.autoscaler.clone(),
+        connections: BTreeMap::from([(provider.to_owned(), connection)]),
+        groups: groups.collect(),
+        priority_map: has_priorities.then(|| PRIORITY_MAP.to_owned()),
+    };
+    Ok((values, credentials))
+}
+
+/// Returns a kubeconfig of the cluster that this process runs in as a pod. The token is read from its file, since it changes.
+fn pod_kubeconfig() -> anyhow::Result<String> {
+    let variable = |name: &str| {
+        let missing = || {
+            format!("--clusterapi-cloud-config-authoritative: {name} is not set; this is no pod")
+        };
+        std::env::var(name).with_context(missing)
+    };
+    let host = variable("KUBERNETES_SERVICE_HOST")?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let port = variable("KUBERNETES_SERVICE_PORT")?;
+    let cluster = json!({
+        "server": format!("https://{host}:{port}"),
+        "certificate-authority": format!("{SERVICE_ACCOUNT}/ca.crt"),
+    });
+    let kubeconfig: Value = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "pod",
+        "clusters": [{"name": "pod", "cluster": cluster}],
+        "users": [{"name": "pod", "user": {"tokenFile": format!("{SERVICE_ACCOUNT}/token")}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod"}}],
+    });
+    Ok(kubeconfig.to_string())
+}
+
+/// Returns the settings of the controller.
+pub(super) fn settings(
+    setup: &Setup,
+    values: NodeValues,
+    client: &Client,
+    supervisor: &Supervisor,
+) -> Settings {
+    let (clock, random) = (Clock::system(), Random::system());
+    let nodes = NodeSettings {
+        source: NodeSource::Values(Arc::new(values)),
+        longest_pause: setup.process.longest_pause,
+        status_map: setup.process.status_map.clone(),
+    };
+    let mut settings = Settings {
+        nodes,
+        cluster_autoscaler_namespace: setup.process.namespace.clone(),
+        supervisor: supervisor.clone(),
+        clock: clock.clone(),
+        random: random.clone(),
+        ..Settings::default()
+    };
+    if let Cloud::Kwok { config_map, namespace } = &setup.cloud {
+        let supervisor = supervisor.clone();
+        let client = client.clone();
+        let context =
+            connect::Context { client, clock, random, supervisor, resolves_services: false };
+        let provider = kwok_templates(&context, namespace.clone(), config_map.clone());
+        let name = setup.cloud.provider().to_owned();
+        settings.node_providers = NodeProviders(BTreeMap::from([(name, provider)]));
+    }
+    settings
+}
+
+/// Returns how this replica becomes the leader; `None`: it is the only one.
+pub(super) fn lease(setup: &Setup) -> Option<LeaderElection> {
+    let lease = setup.process.lease.as_ref()?;
+    Some(LeaderElection {
+        namespace: setup.process.namespace.clone(),
+        name: lease.name.clone(),
+        identity: LeaderElection::unique_identity(&Random::system()),
+        duration: lease.duration,
+        renew_within: lease.renew_within,
+        retry_every: lease.retry_every,
+        leads_once: true,
+    })
+}
