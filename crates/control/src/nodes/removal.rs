@@ -17,8 +17,7 @@ use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use tokio::time::Instant;
 
 use super::batch::{Batches, WholeGroup};
-use super::caches::Snapshot;
-use super::observe;
+use super::caches::{Additions, Snapshot};
 use super::options::RemovalOptions;
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
@@ -35,9 +34,12 @@ const DELAY_POLL: Duration = Duration::from_millis(100);
 pub(super) struct Removal {
     pub(super) cx: Arc<Context>,
     pub(super) rival: Arc<Rival>,
+    pub(super) additions: Arc<Additions>,
     pub(super) autoscaler: NodeAutoscaler,
     pub(super) options: RemovalOptions,
     pub(super) group: ProviderGroup,
+    /// The name of the group.
+    pub(super) group_name: String,
     pub(super) batches: Arc<Batches>,
     /// The other nodes of a group that is removed as a whole.
     pub(super) whole: Option<Arc<WholeGroup>>,
@@ -66,7 +68,7 @@ impl Removal {
         let mut is_tainted = false;
         match &outcome {
             Ok(()) => {
-                tracing::info!(node, group = self.group.state.id, "node removed");
+                tracing::info!(node, group = self.group_name, "node removed");
                 self.record(EventType::Normal, "ScaleDown", "nodes removed by cluster autoscaler");
                 self.count();
             }
@@ -117,7 +119,8 @@ impl Removal {
             let unknown = || format!("pod {} cannot be decoded", Key::from_meta(pod.meta()));
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
-        let mut observed = observe::observe(&self.autoscaler, &Snapshot::new(caches))
+        let mut observed = Snapshot::new(caches, &self.additions)
+            .observe(&self.autoscaler)
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
@@ -159,7 +162,10 @@ impl Removal {
         let id = id.ok_or_else(|| "it has no providerID".to_owned())?;
         match &self.whole {
             Some(whole) => whole.delete(&self.group, id).await?,
-            None => self.batches.delete(&self.group, id, self.options.batch_interval).await?,
+            None => {
+                let interval = self.options.batch_interval;
+                self.batches.delete(&self.group_name, &self.group, id, interval).await?;
+            }
         }
         let api: Api<Node> = Api::all(self.cx.client.clone());
         let preconditions =

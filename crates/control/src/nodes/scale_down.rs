@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::NodeController;
 use super::batch::WholeGroup;
-use super::caches::{self, managed_nodes};
 use super::observe::Observation;
 use super::options::RemovalOptions;
 use super::providers::{ProviderGroup, ProviderGroups};
@@ -25,6 +24,7 @@ use super::taints::{self, TaintChange};
 struct ChosenNode {
     node: Node,
     group: ProviderGroup,
+    group_name: String,
     /// The names of the pods that move.
     moves: Vec<String>,
 }
@@ -41,19 +41,14 @@ impl NodeController {
         let chosen = self.chosen(plan, observed, groups);
         let mut whole = BTreeMap::new();
         for group in observed.cluster.groups.iter().filter(|group| group.all_or_nothing) {
-            let of_group = chosen.iter().filter(|one| *one.group.state.id == *group.name);
+            let of_group = chosen.iter().filter(|one| *one.group_name == *group.name);
             whole.insert(group.name.clone(), WholeGroup::new(of_group.count()));
         }
         let count = chosen.len();
-        for ChosenNode { node, group, moves } in chosen {
+        for ChosenNode { node, group, group_name, moves } in chosen {
             let name = node.metadata.name.clone().unwrap_or_default();
             let is_drain = !moves.is_empty();
-            tracing::info!(
-                node = name,
-                group = group.state.id,
-                drain = is_drain,
-                "removing the node"
-            );
+            tracing::info!(node = name, group = group_name, drain = is_drain, "removing the node");
             self.about_cluster(match is_drain {
                 false => {
                     let text = format!("Scale-down: removing empty node {name:?}");
@@ -73,10 +68,12 @@ impl NodeController {
             let removal = Removal {
                 cx: Arc::clone(&self.cx),
                 rival: Arc::clone(&self.rival),
+                additions: Arc::clone(&self.additions),
                 autoscaler: autoscaler.clone(),
                 options: RemovalOptions::from(&autoscaler.spec.scale_down),
-                whole: whole.get(&*group.state.id).cloned(),
+                whole: whole.get(&*group_name).cloned(),
                 group,
+                group_name,
                 batches: Arc::clone(&self.batches),
                 node,
                 is_drain,
@@ -103,14 +100,14 @@ impl NodeController {
         for removal in &plan.delete {
             let nodes = &self.cx.caches.node_scaling.nodes;
             let Some(node) = nodes.get(&Key::new("", &*removal.node)) else { continue };
-            let group = caches::group_of(&node.0).and_then(|name| groups.get(name));
-            let group = group.and_then(|group| group.as_ref().ok());
-            let Some(group) = group else { continue };
+            let Some(name) = self.additions.group_of(&node.0) else { continue };
+            let Some(Ok(group)) = groups.get(name) else { continue };
             if !self.removing.contains(&removal.node) {
                 let moves = removal.moves.iter();
                 let moves = moves.map(|(pod, _)| observed.cluster.pods[*pod].full_name());
                 let moves = moves.collect();
-                chosen.push(ChosenNode { node: node.0.clone(), group: group.clone(), moves });
+                let (group_name, group) = (name.to_owned(), group.clone());
+                chosen.push(ChosenNode { node: node.0.clone(), group, group_name, moves });
                 self.removing.insert(removal.node.clone());
             }
         }
@@ -150,20 +147,15 @@ impl NodeController {
         self.trigger.fire();
     }
 
-    /// Removes the taints and cordons of removals that did not end: at the first evaluation those of an earlier controller, and later those
-    /// that a removal of this one could not remove.
+    /// Removes the taints and cordons of removals that did not end: of an earlier controller, or of this one if it could not remove them.
     pub(super) async fn untaint_abandoned(&mut self, autoscaler: &NodeAutoscaler) {
-        if !self.is_first && self.memory.tainted.is_empty() {
+        if self.memory.tainted.is_empty() {
             return;
         }
-        let managed = managed_nodes(&self.cx.caches.node_scaling);
+        let managed = self.additions.managed_nodes(&self.cx.caches.node_scaling);
         let name = |node: &cluster::CachedObject<Node>| -> Box<str> {
             node.0.metadata.name.as_deref().unwrap_or_default().into()
         };
-        if self.is_first {
-            let begun = managed.iter().filter(|node| taints::is_being_removed(&node.0));
-            self.memory.tainted.extend(begun.map(|node| name(node)));
-        }
         let tainted = std::mem::take(&mut self.memory.tainted);
         let abandoned = managed.iter().filter(|node| {
             let name = name(node);
@@ -195,7 +187,7 @@ impl NodeController {
         let most = usize::try_from(autoscaler.spec.scale_down.max_soft_taints).unwrap_or(0);
         let now = self.cx.clock.now();
         let mut changes = Vec::new();
-        for node in managed_nodes(&self.cx.caches.node_scaling) {
+        for node in self.additions.managed_nodes(&self.cx.caches.node_scaling) {
             let name = node.0.metadata.name.clone().unwrap_or_default();
             let is_unneeded = plan.unneeded.binary_search_by(|(n, _)| (**n).cmp(&name)).is_ok();
             match (taints::has(&node.0, DELETION_CANDIDATE_TAINT), is_unneeded && most > 0) {

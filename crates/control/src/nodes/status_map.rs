@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use super::NodeController;
 use super::view::ClusterView;
+use crate::settings::Settings;
 
-/// The name of the ConfigMap.
-const NAME: &str = "cluster-autoscaler-status";
 /// The annotation with the time of the content.
 const LAST_UPDATED: &str = "cluster-autoscaler.kubernetes.io/last-updated";
 /// How often the ConfigMap is written though nothing but its time has changed.
@@ -27,10 +26,23 @@ pub(super) struct StatusMap {
     transitions: Transitions,
     /// What was last written, without its time, and when it is written again though it is the same.
     written: Option<(Value, Timestamp)>,
-    /// The object, once it was written.
-    object: Option<ObjectMeta>,
     /// Until when it is not written, because it is not allowed to.
     paused_until: Option<Timestamp>,
+    /// The uid of the ConfigMap, once it was written.
+    uid: Option<String>,
+}
+
+impl StatusMap {
+    /// Returns the ConfigMap without its content: what events about the cluster refer to, and about groups that are not objects.
+    pub(super) fn object(&self, settings: &Settings) -> ConfigMap {
+        let metadata = ObjectMeta {
+            name: settings.nodes.status_map.clone(),
+            namespace: Some(settings.cluster_autoscaler_namespace.clone()),
+            uid: self.uid.clone(),
+            ..ObjectMeta::default()
+        };
+        ConfigMap { metadata, ..ConfigMap::default() }
+    }
 }
 
 /// Each status with the time of its last change, by the path of the field.
@@ -41,6 +53,7 @@ impl NodeController {
     /// Writes the ConfigMap where its content differs. Where that is not allowed there is none.
     pub(super) async fn write_status_map(&mut self, view: &ClusterView) {
         let now = self.cx.clock.now();
+        let Some(name) = self.cx.settings.nodes.status_map.clone() else { return };
         if self.status_map.paused_until.is_some_and(|until| now < until) {
             return;
         }
@@ -50,32 +63,33 @@ impl NodeController {
             return;
         }
         let after = |span: SignedDuration| now.saturating_add(span).unwrap_or(Timestamp::MAX);
-        match self.replace_status_map(&content, now).await {
-            Ok(written) => {
+        match self.replace_status_map(&name, &content, now).await {
+            Ok(uid) => {
+                self.status_map.uid = uid;
                 self.status_map.written = Some((content, after(REFRESH)));
-                self.status_map.object = written.or(self.status_map.object.take());
             }
             Err(error) => {
                 let error = explain(&error);
-                tracing::debug!(name = NAME, error, "could not write the ConfigMap; will retry");
+                tracing::debug!(name, error, "could not write the ConfigMap; will retry");
                 self.status_map.paused_until = Some(after(RETRY));
             }
         }
     }
 
-    /// Returns the metadata as written; `None`: another process was faster, and the next evaluation writes again.
+    /// Writes the ConfigMap, and returns its uid.
     async fn replace_status_map(
         &self,
+        name: &str,
         content: &Value,
         now: Timestamp,
-    ) -> Result<Option<ObjectMeta>, kube::Error> {
+    ) -> Result<Option<String>, kube::Error> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cx.client.clone(), &self.cx.settings.cluster_autoscaler_namespace);
-        let found = api.get_opt(NAME).await?;
+        let found = api.get_opt(name).await?;
         let is_new = found.is_none();
         let mut map = found.unwrap_or_default();
         let time = &go_time(now);
-        map.metadata.name = Some(NAME.to_owned());
+        map.metadata.name = Some(name.to_owned());
         let annotations = map.metadata.annotations.get_or_insert_default();
         annotations.insert(LAST_UPDATED.to_owned(), time.clone());
         let text = yaml(&timed(content, now));
@@ -83,25 +97,13 @@ impl NodeController {
         let params = PostParams::default();
         let written = match is_new {
             true => api.create(&params, &map).await,
-            false => api.replace(NAME, &params, &map).await,
+            false => api.replace(name, &params, &map).await,
         };
         match written {
+            // Another process was faster; the next evaluation writes again.
             Err(error) if status_code(&error) == Some(409) => Ok(None),
-            written => written.map(|map| Some(map.metadata)),
+            written => written.map(|map| map.metadata.uid),
         }
-    }
-}
-
-impl StatusMap {
-    /// Returns what events about the cluster refer to.
-    pub(super) fn reference(&self, namespace: &str) -> ConfigMap {
-        let unwritten = || ObjectMeta {
-            name: Some(NAME.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectMeta::default()
-        };
-        let metadata = self.object.clone().unwrap_or_else(unwritten);
-        ConfigMap { metadata, ..ConfigMap::default() }
     }
 }
 
