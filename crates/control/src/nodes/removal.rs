@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batches, WholeGroup};
 use super::caches::{Additions, Snapshot};
+use super::known_pods::KnownPods;
 use super::options::RemovalOptions;
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
@@ -120,7 +121,7 @@ impl Removal {
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
         let mut observed = Snapshot::new(caches, &self.additions)
-            .observe(&self.autoscaler)
+            .observe(&self.autoscaler, &mut KnownPods::default())
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
