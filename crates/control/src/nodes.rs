@@ -13,6 +13,7 @@ pub mod describe;
 mod eviction;
 mod inputs;
 mod journal;
+mod known_pods;
 mod liveness;
 mod measure;
 mod membership;
@@ -28,6 +29,7 @@ mod repair;
 mod rival;
 mod scale_down;
 mod scale_up;
+mod settled;
 mod source;
 mod status_map;
 mod taints;
@@ -41,10 +43,9 @@ pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::plimsoll::NodeAutoscaler;
-use decide::nodes::{ScaleUpUnderWay, Settings};
+use decide::nodes::ScaleUpUnderWay;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -54,11 +55,13 @@ use batch::Batches;
 use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
+use known_pods::KnownPods;
 use memory::{GroupMemory, Memory};
 use plan::Plan;
 use providers::Providers;
 use removal::RemovalResult;
 use rival::Rival;
+use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
@@ -75,6 +78,9 @@ struct NodeController {
     /// The groups of the last evaluation, and which nodes are in them.
     additions: Arc<Additions>,
     memory: Memory,
+    known_pods: KnownPods,
+    /// The state after the last evaluation, if that has left nothing to do.
+    settled: Option<Settled>,
     /// Whether nothing has been evaluated yet, or nothing since another autoscaler was active.
     is_first: bool,
     /// The nodes whose removal is in progress, and the tasks that remove them.
@@ -107,6 +113,8 @@ pub(crate) async fn run(cx: Arc<Context>) {
         rival: Arc::default(),
         additions: Arc::default(),
         memory: Memory::default(),
+        known_pods: KnownPods::default(),
+        settled: None,
         is_first: true,
         removing: BTreeSet::new(),
         removals: JoinSet::new(),
@@ -144,13 +152,12 @@ impl NodeController {
         while let Some(ended) = self.removals.try_join_next_with_id() {
             self.task_ended(ended);
         }
-        let began_at = Instant::now();
-        let latest = began_at + self.cx.settings.nodes.longest_pause;
+        let (began_at, pause) = (Instant::now(), self.cx.settings.nodes.longest_pause);
         let metrics = self.cx.settings.node_metrics.clone();
         metrics.began(self.cx.clock.now());
         let Some(autoscaler) = self.autoscaler() else {
             metrics.succeeded(self.cx.clock.now());
-            return latest;
+            return began_at + pause;
         };
         let autoscaler = &autoscaler.0;
         if let Some(holder) = self.rival().await {
@@ -159,7 +166,7 @@ impl NodeController {
             return Instant::now() + rival::RECHECK;
         }
         self.memory.rival = None;
-        let next = self.evaluate_cluster(autoscaler, latest).await;
+        let next = self.evaluate_cluster(autoscaler, began_at + pause).await;
         metrics.took("main", began_at.elapsed());
         next
     }
@@ -167,16 +174,24 @@ impl NodeController {
     /// Evaluates the cluster for an autoscaler; returns when to do it again, at the latest.
     async fn evaluate_cluster(&mut self, autoscaler: &NodeAutoscaler, latest: Instant) -> Instant {
         let metrics = self.cx.settings.node_metrics.clone();
-        let began_at = Instant::now();
+        let (began_at, has_changed) = (Instant::now(), self.trigger.take());
         let mut states = self.read_providers(autoscaler).await;
         metrics.took("cloudProviderRefresh", began_at.elapsed());
+        let settled = self.settled.as_ref().filter(|_| !has_changed && !self.is_first);
+        if let Some(until) = settled.and_then(|settled| settled.until(&states.groups)) {
+            metrics.count("plimsoll_nodes_evaluations_skipped", Vec::new(), 1);
+            metrics.succeeded(self.cx.clock.now());
+            return until.min(latest);
+        }
+        self.settled = None;
+        metrics.count("plimsoll_nodes_evaluations", Vec::new(), 1);
         if self.is_first {
             self.resume(autoscaler);
         }
         self.adopt(&states.groups);
         self.untaint_abandoned(autoscaler).await;
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
-        let mut observed = match snapshot.observe(autoscaler) {
+        let mut observed = match snapshot.observe(autoscaler, &mut self.known_pods) {
             Ok(observed) => observed,
             Err(error) => {
                 self.invalid(autoscaler, &sentence(&error.problems)).await;
@@ -219,7 +234,7 @@ impl NodeController {
         if groups.is_empty() || groups.values().any(Result::is_ok) {
             metrics.succeeded(self.cx.clock.now());
         }
-        self.wake_at(&plan, &observed.settings, latest)
+        self.settle(&plan, &observed, groups, latest)
     }
 
     /// Restores the state that an earlier controller wrote to the status of the objects.
@@ -258,13 +273,5 @@ impl NodeController {
             // The cluster has changed; removals are planned in view of the new nodes.
             self.trigger.fire();
         }
-    }
-
-    fn wake_at(&self, plan: &Plan, settings: &Settings, latest: Instant) -> Instant {
-        let deadline = self.next_deadline(settings);
-        let next = plan.removed.wake_at.into_iter().chain(deadline).min();
-        // A wait is over strictly after its end.
-        let next = next.map(|at| self.cx.clock.timer(at) + Duration::from_millis(1));
-        next.map_or(latest, |next| next.min(latest))
     }
 }

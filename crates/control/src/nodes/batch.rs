@@ -22,6 +22,7 @@ impl Batches {
     /// Deletes a machine, together with all others of its group that are to be deleted within the interval.
     pub(super) async fn delete(
         &self,
+        name: &str,
         group: &ProviderGroup,
         machine: String,
         interval: Duration,
@@ -32,13 +33,13 @@ impl Batches {
         let (sender, outcome) = oneshot::channel();
         let is_first = {
             let mut batches = lock(&self.0);
-            let batch = batches.entry(group.state.id.clone()).or_default();
+            let batch = batches.entry(name.to_owned()).or_default();
             batch.push((machine, sender));
             batch.len() == 1
         };
         if is_first {
             tokio::time::sleep(interval).await;
-            let batch = lock(&self.0).remove(&group.state.id).unwrap_or_default();
+            let batch = lock(&self.0).remove(name).unwrap_or_default();
             delete_all(group, batch).await;
         }
         awaited(outcome).await

@@ -46,24 +46,24 @@ impl Note {
 }
 
 impl NodeController {
-    /// Records an event about a group, and logs a warning. Where the group is no object, the event is about the status ConfigMap, as with
+    /// Records an event about a group, and logs a warning. Where groups are values, the event is about the status ConfigMap, as with
     /// Cluster Autoscaler.
     pub(super) fn about_group(&self, name: &str, note: Note) {
         if note.kind == EventType::Warning {
             tracing::warn!(group = name, reason = note.reason, "{}", note.text);
         }
-        let Some(group) = self.additions.group(name).filter(|_| self.values().is_none()) else {
+        if self.values().is_some() {
             self.about_cluster(note);
-            return;
-        };
-        let Note { kind, reason, text } = note;
-        self.cx.events.record(&group.0, SOURCE, kind, reason, text);
+        } else if let Some(group) = self.additions.group(name) {
+            let Note { kind, reason, text } = note;
+            self.cx.events.record(&group.0, SOURCE, kind, reason, text);
+        }
     }
 
     /// Records an event about the cluster, which is one about the status ConfigMap.
     pub(super) fn about_cluster(&self, note: Note) {
         let Note { kind, reason, text } = note;
-        let map = self.status_map.reference(&self.cx.settings);
+        let map = self.status_map.object(&self.cx.settings);
         self.cx.events.record(&map, SOURCE, kind, reason, text);
     }
 

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use super::batch::{Batches, WholeGroup};
 use super::caches::{Additions, Snapshot};
+use super::known_pods::KnownPods;
 use super::options::RemovalOptions;
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
 use super::rival::Rival;
 use super::taints::{self, TaintChange};
-use super::values::NodeSource;
 use crate::context::Context;
 
 /// Annotations with this prefix hold the deletion of a node for a while.
@@ -39,6 +39,8 @@ pub(super) struct Removal {
     pub(super) autoscaler: NodeAutoscaler,
     pub(super) options: RemovalOptions,
     pub(super) group: ProviderGroup,
+    /// The name of the group.
+    pub(super) group_name: String,
     pub(super) batches: Arc<Batches>,
     /// The other nodes of a group that is removed as a whole.
     pub(super) whole: Option<Arc<WholeGroup>>,
@@ -67,7 +69,7 @@ impl Removal {
         let mut is_tainted = false;
         match &outcome {
             Ok(()) => {
-                tracing::info!(node, group = self.group.state.id, "node removed");
+                tracing::info!(node, group = self.group_name, "node removed");
                 self.record(EventType::Normal, "ScaleDown", "nodes removed by cluster autoscaler");
                 self.count();
             }
@@ -119,7 +121,7 @@ impl Removal {
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
         let mut observed = Snapshot::new(caches, &self.additions)
-            .observe(&self.autoscaler)
+            .observe(&self.autoscaler, &mut KnownPods::default())
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
@@ -161,11 +163,10 @@ impl Removal {
         let id = id.ok_or_else(|| "it has no providerID".to_owned())?;
         match &self.whole {
             Some(whole) => whole.delete(&self.group, id).await?,
-            None => self.batches.delete(&self.group, id, self.options.batch_interval).await?,
-        }
-        if let NodeSource::Values(_) = self.cx.settings.nodes.source {
-            // As with Cluster Autoscaler, whose rights are not enough, the provider or the cloud's controller deletes it.
-            return Ok(());
+            None => {
+                let interval = self.options.batch_interval;
+                self.batches.delete(&self.group_name, &self.group, id, interval).await?;
+            }
         }
         let api: Api<Node> = Api::all(self.cx.client.clone());
         let preconditions =

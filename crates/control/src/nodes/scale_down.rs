@@ -24,6 +24,7 @@ use super::taints::{self, TaintChange};
 struct ChosenNode {
     node: Node,
     group: ProviderGroup,
+    group_name: String,
     /// The names of the pods that move.
     moves: Vec<String>,
 }
@@ -40,19 +41,14 @@ impl NodeController {
         let chosen = self.chosen(plan, observed, groups);
         let mut whole = BTreeMap::new();
         for group in observed.cluster.groups.iter().filter(|group| group.all_or_nothing) {
-            let of_group = chosen.iter().filter(|one| *one.group.state.id == *group.name);
+            let of_group = chosen.iter().filter(|one| *one.group_name == *group.name);
             whole.insert(group.name.clone(), WholeGroup::new(of_group.count()));
         }
         let count = chosen.len();
-        for ChosenNode { node, group, moves } in chosen {
+        for ChosenNode { node, group, group_name, moves } in chosen {
             let name = node.metadata.name.clone().unwrap_or_default();
             let is_drain = !moves.is_empty();
-            tracing::info!(
-                node = name,
-                group = group.state.id,
-                drain = is_drain,
-                "removing the node"
-            );
+            tracing::info!(node = name, group = group_name, drain = is_drain, "removing the node");
             self.about_cluster(match is_drain {
                 false => {
                     let text = format!("Scale-down: removing empty node {name:?}");
@@ -75,8 +71,9 @@ impl NodeController {
                 additions: Arc::clone(&self.additions),
                 autoscaler: autoscaler.clone(),
                 options: RemovalOptions::from(&autoscaler.spec.scale_down),
-                whole: whole.get(&*group.state.id).cloned(),
+                whole: whole.get(&*group_name).cloned(),
                 group,
+                group_name,
                 batches: Arc::clone(&self.batches),
                 node,
                 is_drain,
@@ -103,14 +100,14 @@ impl NodeController {
         for removal in &plan.delete {
             let nodes = &self.cx.caches.node_scaling.nodes;
             let Some(node) = nodes.get(&Key::new("", &*removal.node)) else { continue };
-            let group = self.additions.group_of(&node.0).and_then(|name| groups.get(name));
-            let group = group.and_then(|group| group.as_ref().ok());
-            let Some(group) = group else { continue };
+            let Some(name) = self.additions.group_of(&node.0) else { continue };
+            let Some(Ok(group)) = groups.get(name) else { continue };
             if !self.removing.contains(&removal.node) {
                 let moves = removal.moves.iter();
                 let moves = moves.map(|(pod, _)| observed.cluster.pods[*pod].full_name());
                 let moves = moves.collect();
-                chosen.push(ChosenNode { node: node.0.clone(), group: group.clone(), moves });
+                let (group_name, group) = (name.to_owned(), group.clone());
+                chosen.push(ChosenNode { node: node.0.clone(), group, group_name, moves });
                 self.removing.insert(removal.node.clone());
             }
         }

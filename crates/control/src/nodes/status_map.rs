@@ -26,10 +26,23 @@ pub(super) struct StatusMap {
     transitions: Transitions,
     /// What was last written, without its time, and when it is written again though it is the same.
     written: Option<(Value, Timestamp)>,
-    /// The object, once it was written.
-    object: Option<ObjectMeta>,
     /// Until when it is not written, because it is not allowed to.
     paused_until: Option<Timestamp>,
+    /// The uid of the ConfigMap, once it was written.
+    uid: Option<String>,
+}
+
+impl StatusMap {
+    /// Returns the ConfigMap without its content: what events about the cluster refer to, and about groups that are not objects.
+    pub(super) fn object(&self, settings: &Settings) -> ConfigMap {
+        let metadata = ObjectMeta {
+            name: settings.nodes.status_map.clone(),
+            namespace: Some(settings.cluster_autoscaler_namespace.clone()),
+            uid: self.uid.clone(),
+            ..ObjectMeta::default()
+        };
+        ConfigMap { metadata, ..ConfigMap::default() }
+    }
 }
 
 /// Each status with the time of its last change, by the path of the field.
@@ -51,9 +64,9 @@ impl NodeController {
         }
         let after = |span: SignedDuration| now.saturating_add(span).unwrap_or(Timestamp::MAX);
         match self.replace_status_map(&name, &content, now).await {
-            Ok(written) => {
+            Ok(uid) => {
+                self.status_map.uid = uid;
                 self.status_map.written = Some((content, after(REFRESH)));
-                self.status_map.object = written.or(self.status_map.object.take());
             }
             Err(error) => {
                 let error = explain(&error);
@@ -63,13 +76,13 @@ impl NodeController {
         }
     }
 
-    /// Returns the metadata as written; `None`: another process was faster, and the next evaluation writes again.
+    /// Writes the ConfigMap, and returns its uid.
     async fn replace_status_map(
         &self,
         name: &str,
         content: &Value,
         now: Timestamp,
-    ) -> Result<Option<ObjectMeta>, kube::Error> {
+    ) -> Result<Option<String>, kube::Error> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cx.client.clone(), &self.cx.settings.cluster_autoscaler_namespace);
         let found = api.get_opt(name).await?;
@@ -87,22 +100,10 @@ impl NodeController {
             false => api.replace(name, &params, &map).await,
         };
         match written {
+            // Another process was faster; the next evaluation writes again.
             Err(error) if status_code(&error) == Some(409) => Ok(None),
-            written => written.map(|map| Some(map.metadata)),
+            written => written.map(|map| map.metadata.uid),
         }
-    }
-}
-
-impl StatusMap {
-    /// Returns what events about the cluster refer to.
-    pub(super) fn reference(&self, settings: &Settings) -> ConfigMap {
-        let unwritten = || ObjectMeta {
-            name: settings.nodes.status_map.clone(),
-            namespace: Some(settings.cluster_autoscaler_namespace.clone()),
-            ..ObjectMeta::default()
-        };
-        let metadata = self.object.clone().unwrap_or_else(unwritten);
-        ConfigMap { metadata, ..ConfigMap::default() }
     }
 }
 
