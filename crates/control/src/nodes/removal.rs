@@ -24,6 +24,7 @@ use super::providers::ProviderGroup;
 use super::record::SOURCE;
 use super::rival::Rival;
 use super::taints::{self, TaintChange};
+use super::values::NodeSource;
 use crate::context::Context;
 
 /// Annotations with this prefix hold the deletion of a node for a while.
@@ -167,6 +168,10 @@ impl Removal {
                 let interval = self.options.batch_interval;
                 self.batches.delete(&self.group_name, &self.group, id, interval).await?;
             }
+        }
+        if let NodeSource::Values(_) = self.cx.settings.nodes.source {
+            // As with Cluster Autoscaler, whose rights are not enough, the provider or the cloud's controller deletes the Node.
+            return Ok(());
         }
         let api: Api<Node> = Api::all(self.cx.client.clone());
         let preconditions =
