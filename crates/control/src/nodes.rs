@@ -6,15 +6,18 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod buffers;
 mod caches;
 mod calls;
 pub mod describe;
+mod discovery;
 mod inputs;
 mod journal;
 mod membership;
 mod memory;
 pub mod observe;
 mod plan;
+mod priorities;
 mod providers;
 mod record;
 mod removal;
@@ -26,6 +29,7 @@ mod source;
 mod status_map;
 mod taints;
 mod values;
+mod virtual_pods;
 mod wanted;
 mod watch;
 
@@ -140,11 +144,13 @@ impl NodeController {
         }
         self.memory.rival = None;
         let mut states = self.read_providers(autoscaler).await;
+        self.discover(&states).await;
         if self.is_first {
             self.resume(autoscaler);
         }
         self.adopt(&states.groups);
         self.untaint_abandoned().await;
+        let buffers = self.read_buffers();
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
         let mut observed = match snapshot.observe(autoscaler) {
             Ok(observed) => observed,
@@ -160,6 +166,7 @@ impl NodeController {
         let groups = states.groups;
         self.is_first = false;
         self.overlay(&mut observed, &groups);
+        self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
@@ -181,6 +188,7 @@ impl NodeController {
         self.record_pod_events(&growth, &observed);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
+        self.write_buffers(&buffers, &observed, &plan).await;
         self.write_status_map(&observed, &plan).await;
         self.wake_at(&plan, &observed.settings, latest)
     }
