@@ -7,9 +7,11 @@
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
 mod batch;
+mod buffers;
 mod caches;
 mod calls;
 pub mod describe;
+mod discovery;
 mod eviction;
 mod inputs;
 mod journal;
@@ -22,6 +24,7 @@ mod metrics;
 pub mod observe;
 mod options;
 mod plan;
+mod priorities;
 mod providers;
 mod record;
 mod removal;
@@ -35,6 +38,7 @@ mod status_map;
 mod taints;
 mod values;
 mod view;
+mod virtual_pods;
 mod wanted;
 mod watch;
 
@@ -177,6 +181,7 @@ impl NodeController {
         let (began_at, has_changed) = (Instant::now(), self.trigger.take());
         let mut states = self.read_providers(autoscaler).await;
         metrics.took("cloudProviderRefresh", began_at.elapsed());
+        self.discover(&states).await;
         let settled = self.settled.as_ref().filter(|_| !has_changed && !self.is_first);
         if let Some(until) = settled.and_then(|settled| settled.until(&states.groups)) {
             metrics.count("plimsoll_nodes_evaluations_skipped", Vec::new(), 1);
@@ -190,6 +195,7 @@ impl NodeController {
         }
         self.adopt(&states.groups);
         self.untaint_abandoned(autoscaler).await;
+        let buffers = self.read_buffers();
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
         let mut observed = match snapshot.observe(autoscaler, &mut self.known_pods) {
             Ok(observed) => observed,
@@ -205,6 +211,7 @@ impl NodeController {
         let groups = states.groups;
         self.is_first = false;
         self.overlay(&mut observed, &groups);
+        self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
@@ -227,6 +234,7 @@ impl NodeController {
         self.record_cluster_events(&observed, &plan);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
+        self.write_buffers(&buffers, &observed, &plan).await;
         let view = self.cluster_view(&observed, &plan, now);
         self.measure(&observed, &plan, &view);
         self.write_status_map(&view).await;

@@ -1,9 +1,13 @@
 //! Node autoscaling on the embedded engine with simulated groups: pods get nodes, and unneeded nodes are removed.
 
+mod buffers;
+mod cloud;
 mod hanging;
 mod invalid;
+mod membership;
 mod replay;
 mod rivals;
+mod values;
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Lister<K> for Inputs {
 }
 
 /// Repeats a recorded decision.
-fn replayed(decision: &Decision) -> Value {
+pub(super) fn replayed(decision: &Decision) -> Value {
     let inputs = Inputs(decision.spec.inputs.clone());
     let autoscaler: NodeAutoscaler = inputs.list(None).next().unwrap().unwrap();
     let observed = observe(&autoscaler, &inputs).unwrap();
@@ -37,7 +37,7 @@ fn replayed(decision: &Decision) -> Value {
 }
 
 /// Messages name times, of which the record has whole seconds only.
-fn without_messages(mut decision: Value) -> Value {
+pub(super) fn without_messages(mut decision: Value) -> Value {
     match &mut decision {
         Value::Object(fields) => {
             fields.remove("message");
