@@ -44,7 +44,10 @@ pub enum ServeError {
 
 impl Endpoint {
     /// Loads the certificates, and checks that the endpoint is as restricted as its address requires.
-    pub(crate) async fn certificates(&self, supervisor: &Supervisor) -> Result<Option<CertificateWatcher>, ServeError> {
+    pub(crate) async fn certificates(
+        &self,
+        supervisor: &Supervisor,
+    ) -> Result<Option<CertificateWatcher>, ServeError> {
         let address = self.listener.local_addr()?;
         let is_loopback = address.ip().is_loopback();
         match &self.tls {
@@ -53,7 +56,9 @@ impl Endpoint {
             Some(files) if files.client_ca.is_none() && !is_loopback && !self.allow_anonymous => {
                 Err(ServeError::Anonymous(address))
             }
-            Some(files) => Ok(Some(CertificateWatcher::from_files(files.clone(), supervisor).await?)),
+            Some(files) => {
+                Ok(Some(CertificateWatcher::from_files(files.clone(), supervisor).await?))
+            }
         }
     }
 }

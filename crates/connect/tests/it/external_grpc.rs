@@ -4,10 +4,9 @@ mod cloud;
 mod security;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use api::duration;
-use decide::nodes::Template;
+use decide::nodes::{GroupOptions, Template};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, PostParams};
@@ -21,10 +20,13 @@ use plimsoll_connect::proto::external_grpc::{
 use plimsoll_connect::providers::{self, Group, InstanceState, NodeGroupProvider, ProviderError};
 use process::Clock;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
 use self::cloud::{Cloud, CloudGroup, Form, Trouble, instance};
 use crate::engine;
+use crate::real::free_port;
 use crate::server::Server;
 
 /// How long a call may take in these tests: long enough on a busy machine, unless the server hangs.
@@ -36,7 +38,7 @@ struct World {
     context: Context,
     provider: Arc<dyn NodeGroupProvider>,
     now: Arc<Mutex<Timestamp>>,
-    server: Option<Server>,
+    _server: Server,
     _engine: ::engine::Engine,
 }
 
@@ -50,7 +52,7 @@ impl World {
         let server = Server::plain(cloud.router()).await;
         let address = server.url.strip_prefix("http://").unwrap();
         let provider = open(&context, json!({"address": address, "timeout": TIMEOUT}));
-        Self { cloud, context, provider, now, server: Some(server), _engine: engine }
+        Self { cloud, context, provider, now, _server: server, _engine: engine }
     }
 
     /// Adds the group `pool` with room for ten, and one running instance.
@@ -220,8 +222,8 @@ fn an_empty_template_is_none() {
 async fn a_group_without_options_has_the_defaults_and_an_error_pauses_the_provider() {
     let world = World::new(Form::Both).await;
     world.add_group();
-    let options = async || format!("{:?}", world.only().await.options);
-    let defaults = format!("{:?}", decide::nodes::GroupOptions::default());
+    let options = async || world.only().await.options;
+    let defaults = GroupOptions::default();
     assert_eq!(options().await, defaults);
     world.wait_a_minute();
     world.cloud.trouble("NodeGroupGetOptions", refuse(Code::Unimplemented));
@@ -320,7 +322,7 @@ async fn a_change_without_an_answer_has_an_open_outcome() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_is_gone_pauses_the_provider() {
-    let mut world = World::new(Form::Both).await;
+    let world = World::new(Form::Both).await;
     world.add_group();
     world.cloud.trouble("Refresh", Trouble::Hang);
     let message = world.failure().await;
@@ -328,13 +330,32 @@ async fn a_server_that_hangs_or_is_gone_pauses_the_provider() {
     world.cloud.trouble("Refresh", None);
     assert_eq!(world.only().await.target, 1);
 
-    drop(world.server.take());
-    // The connection is closed before the next request is sent, or while it is.
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    while !world.failure().await.contains("could not connect") {}
     // What was not sent was not done.
-    let error = world.provider.increase("pool", 2).await.unwrap_err();
+    let nobody = json!({"address": format!("127.0.0.1:{}", free_port().await)});
+    let gone = open(&world.context, nobody);
+    let error = gone.increase("pool", 2).await.unwrap_err();
     assert!(matches!(error, ProviderError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("could not connect"), "{error}");
+    assert!(gone.snapshot().await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_leaves_the_outcome_open() {
+    let world = World::new(Form::Both).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let breaking = tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            // The request may be in what is read, or not.
+            let _ = socket.read(&mut [0; 1024]).await;
+        }
+    });
+    let provider = open(&world.context, json!({"address": address}));
+    let error = provider.increase("pool", 2).await.unwrap_err();
+    assert!(matches!(error, ProviderError::Unknown { .. }), "{error}");
+    assert!(error.to_string().contains("the connection failed"), "{error}");
+    breaking.abort();
 }
 
 #[tokio::test]
