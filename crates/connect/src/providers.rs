@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::registry::{Context, OpenError, Registry};
 
-pub use named::{NamedGroup, named_group, node_group_block};
+pub use named::{NamedGroup, labels_nodes, named_group, node_group_block};
 
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 

@@ -3,12 +3,15 @@
 //! The cluster is evaluated a moment after anything changes that the decision depends on, and at the latest after ten seconds. Groups
 //! grow within the evaluation, if their provider answers in time; removals take longer and go on beside it, each in a task of its own.
 //! Nothing is changed while a Cluster Autoscaler is active in the cluster.
+//!
+//! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
 mod caches;
 mod calls;
 pub mod describe;
 mod inputs;
 mod journal;
+mod membership;
 mod memory;
 pub mod observe;
 mod plan;
@@ -19,23 +22,25 @@ mod repair;
 mod rival;
 mod scale_down;
 mod scale_up;
+mod source;
 mod status_map;
 mod taints;
+mod values;
+mod wanted;
 mod watch;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use cluster::{CacheEntry as _, CachedObject};
+use api::plimsoll::NodeAutoscaler;
 use decide::nodes::{ScaleUpUnderWay, Settings};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
-use caches::Snapshot;
+use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
 use memory::{GroupMemory, Memory};
@@ -46,8 +51,7 @@ use rival::Rival;
 use status_map::StatusMap;
 use watch::Trigger;
 
-/// The longest time between two evaluations.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+pub use values::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.
 struct NodeController {
@@ -57,6 +61,8 @@ struct NodeController {
     /// The calls of providers in flight.
     calls: Calls,
     rival: Arc<Rival>,
+    /// The groups of the last evaluation, and which nodes are in them.
+    additions: Arc<Additions>,
     memory: Memory,
     /// Whether nothing has been evaluated yet, or nothing since another autoscaler was active.
     is_first: bool,
@@ -72,8 +78,13 @@ struct NodeController {
 /// Scales node groups for as long as it is polled.
 pub(crate) async fn run(cx: Arc<Context>) {
     let caches = Arc::clone(&cx.caches);
-    caches.node_scaling.needed().await;
-    caches.node_scaling.synced().await;
+    match &cx.settings.nodes.source {
+        NodeSource::Objects => {
+            caches.node_scaling.needed().await;
+            caches.node_scaling.synced().await;
+        }
+        NodeSource::Values(_) => caches.node_scaling.inputs_synced().await,
+    }
     let trigger = Arc::<Trigger>::default();
     let _subscriptions = caches::subscribe(&caches.node_scaling, &trigger);
     let controller = NodeController {
@@ -82,6 +93,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         providers: Providers::default(),
         calls: Calls::default(),
         rival: Arc::default(),
+        additions: Arc::default(),
         memory: Memory::default(),
         is_first: true,
         removing: BTreeSet::new(),
@@ -119,23 +131,22 @@ impl NodeController {
         while let Some(ended) = self.removals.try_join_next_with_id() {
             self.task_ended(ended);
         }
-        let latest = Instant::now() + LONGEST_PAUSE;
+        let latest = Instant::now() + self.cx.settings.nodes.longest_pause;
         let Some(autoscaler) = self.autoscaler() else { return latest };
         let autoscaler = &autoscaler.0;
-        if let Some(holder) = self.rival.holder(&self.cx).await {
+        if let Some(holder) = self.rival().await {
             self.hold(autoscaler, &holder).await;
             return Instant::now() + rival::RECHECK;
         }
         self.memory.rival = None;
-        let objects = self.cx.caches.node_scaling.groups.all();
-        let objects: Vec<&NodeGroup> = objects.iter().map(|group| &group.0).collect();
+        let mut states = self.read_providers(autoscaler).await;
         if self.is_first {
-            self.resume(autoscaler, &objects);
+            self.resume(autoscaler);
         }
+        self.adopt(&states.groups);
         self.untaint_abandoned().await;
-        let mut groups = self.providers.read(&objects, &self.cx, &self.trigger).await;
-        let snapshot = Snapshot::new(&self.cx.caches.node_scaling);
-        let mut observed = match observe::observe(autoscaler, &snapshot) {
+        let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
+        let mut observed = match snapshot.observe(autoscaler) {
             Ok(observed) => observed,
             Err(error) => {
                 self.invalid(autoscaler, &sentence(&error.problems)).await;
@@ -143,9 +154,10 @@ impl NodeController {
             }
         };
         self.memory.invalid = None;
-        if self.repair(&observed, &groups).await {
-            groups = self.providers.read(&objects, &self.cx, &self.trigger).await;
+        if self.repair(&observed, &states.groups).await {
+            states = self.read_providers(autoscaler).await;
         }
+        let groups = states.groups;
         self.is_first = false;
         self.overlay(&mut observed, &groups);
         observed.status = self.memory.status.clone().unwrap_or_default();
@@ -173,18 +185,11 @@ impl NodeController {
         self.wake_at(&plan, &observed.settings, latest)
     }
 
-    /// Returns the autoscaler: the one named `default`, or the first by name.
-    fn autoscaler(&self) -> Option<Arc<CachedObject<NodeAutoscaler>>> {
-        let name = |autoscaler: &Arc<CachedObject<NodeAutoscaler>>| autoscaler.meta().name.clone();
-        let all = self.cx.caches.node_scaling.autoscalers.all().into_iter();
-        all.min_by_key(|one| (name(one).as_deref() != Some("default"), name(one)))
-    }
-
     /// Restores the state that an earlier controller wrote to the status of the objects.
-    fn resume(&mut self, autoscaler: &NodeAutoscaler, groups: &[&NodeGroup]) {
+    fn resume(&mut self, autoscaler: &NodeAutoscaler) {
         let now = self.cx.clock.now();
         self.memory.status = Some(api::nodes::status(autoscaler.status.as_ref()));
-        for group in groups {
+        for group in &self.additions.groups {
             let Some(status) = &group.status else { continue };
             let memory = self.memory.group(group.metadata.name.as_deref().unwrap_or_default());
             memory.scale_up = status.scale_up.as_ref().map(|under_way| ScaleUpUnderWay {
@@ -195,6 +200,14 @@ impl NodeController {
             let cause = cause.map_or("", |condition| condition.message.as_str());
             let until = status.backoff_until.as_ref().map(|until| until.0);
             memory.backoff = until.map(|until| GroupMemory::resume_backoff(until, cause, now));
+        }
+    }
+
+    /// Returns the holder of Cluster Autoscaler's Lease, if it is another process. With values this process holds it itself.
+    async fn rival(&self) -> Option<String> {
+        match &self.cx.settings.nodes.source {
+            NodeSource::Objects => self.rival.holder(&self.cx).await,
+            NodeSource::Values(_) => None,
         }
     }
 

@@ -11,6 +11,7 @@ use connect::providers::NodeGroupProvider;
 use process::{Clock, Random, Supervisor};
 
 use crate::gates::FeatureGates;
+use crate::nodes::NodeSettings;
 
 /// How the controllers are set up.
 #[derive(Clone, Debug)]
@@ -38,7 +39,9 @@ pub struct Settings {
     pub follows_hpas: bool,
     /// How often the policies of a service are evaluated.
     pub service_interval: Duration,
-    /// The namespace of Cluster Autoscaler's Lease: while another process renews it, nodes are left alone.
+    /// The controller of nodes.
+    pub nodes: NodeSettings,
+    /// The namespace of Cluster Autoscaler's Lease and ConfigMaps: while another process renews the Lease, nodes are left alone.
     pub cluster_autoscaler_namespace: String,
     /// Providers of node groups in place of the built-in ones with the same names, for simulations and tests.
     pub node_providers: NodeProviders,
@@ -94,6 +97,7 @@ impl Default for Settings {
             supervisor: Supervisor::default(),
             follows_hpas: true,
             service_interval: Duration::from_secs(10),
+            nodes: NodeSettings::default(),
             cluster_autoscaler_namespace: "kube-system".to_owned(),
             node_providers: NodeProviders::default(),
             clock: Clock::system(),

@@ -28,10 +28,11 @@ pub fn group(group: &NodeGroup) -> Group {
         min: count(spec.min),
         max: count(spec.max),
         price: spec.price,
-        priority: spec.priority,
+        priority: Some(spec.priority),
         all_or_nothing: spec.all_or_nothing,
         template: template(spec, &parsed),
         options: options(&spec.options, &parsed),
+        is_rolling_out: status.is_some_and(|s| s.rolling_out),
         status: GroupStatus {
             target: status.and_then(|s| s.target).map(count),
             scale_up: scale_up.map(|s| ScaleUpUnderWay { at: s.at.0, increase: count(s.increase) }),

@@ -21,9 +21,14 @@ pub struct NamedGroup {
 /// Returns the provider of a NodeGroup by name, and the group there.
 pub fn named_group(group: &NodeGroup) -> Result<(&str, NamedGroup), OpenError> {
     let (name, settings) = PROVIDERS.only(&group.spec.provider)?;
-    PROVIDERS.find(name)?;
     let id = id(name, settings, group).map_err(PROVIDERS.settings_error(name))?;
     Ok((name, NamedGroup { id, settings: settings.clone() }))
+}
+
+/// Returns whether the nodes of a provider's groups name their group in the label `plimsoll.dev/node-group`, as simulated ones do. Those of
+/// others are known by the ids of their instances.
+pub fn labels_nodes(provider: &str) -> bool {
+    matches!(provider, "kwok" | "simulated")
 }
 
 /// Returns `spec.provider` of a NodeGroup for a group that a provider has discovered.

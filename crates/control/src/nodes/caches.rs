@@ -1,10 +1,12 @@
-//! The objects that one evaluation reads: those of the informer caches, as they are at its beginning.
+//! The objects that one evaluation reads: those of the informer caches, as they are at its beginning, and what the controller adds to them.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
 use cluster::{CacheEntry as _, CachedObject, NodeCaches, Subscription};
+use decide::nodes::GROUP_LABEL;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -14,6 +16,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use serde_json::Value;
 
+use super::membership::Membership;
+use super::observe::{self, Observation};
 use super::watch::{self, Trigger};
 use crate::lister::{Lister, Unreadable};
 
@@ -26,27 +30,70 @@ impl<K> Borrow<K> for SharedObject<K> {
     }
 }
 
+/// What the controller adds to the objects of the caches.
+#[derive(Clone, Default)]
+pub(super) struct Additions {
+    /// The groups.
+    pub(super) groups: Vec<Arc<CachedObject<NodeGroup>>>,
+    /// The group of each node.
+    pub(super) membership: Membership,
+    /// Pods that do not exist, and that nodes are added and kept for.
+    pub(super) virtual_pods: Vec<Arc<CachedObject<Pod>>>,
+}
+
+impl Additions {
+    /// Returns a group by name.
+    pub(super) fn group(&self, name: &str) -> Option<&Arc<CachedObject<NodeGroup>>> {
+        self.groups.iter().find(|group| group.metadata.name.as_deref() == Some(name))
+    }
+
+    /// Returns the group of a node, if it belongs to an existing one. All other nodes are unmanaged, and are not changed.
+    pub(super) fn group_of<'a>(&'a self, node: &'a Node) -> Option<&'a str> {
+        self.membership.group_of(node).filter(|name| self.group(name).is_some())
+    }
+
+    /// Returns the nodes that belong to an existing group.
+    pub(super) fn managed_nodes(&self, caches: &NodeCaches) -> Vec<Arc<CachedObject<Node>>> {
+        let mut nodes = caches.nodes.all();
+        nodes.retain(|node| self.group_of(&node.0).is_some());
+        nodes
+    }
+}
+
 macro_rules! snapshot {
     ($($field:ident: $kind:ty, $matters:path;)*) => {
         /// All objects that a decision about nodes depends on.
         pub(super) struct Snapshot {
+            groups: Vec<Arc<CachedObject<NodeGroup>>>,
             $($field: Vec<Arc<CachedObject<$kind>>>,)*
+            /// The group of each node whose label names another or none, by the name of the node.
+            relabelled: BTreeMap<String, Option<String>>,
         }
 
         impl Snapshot {
-            /// Shares the objects of the caches.
-            pub(super) fn new(caches: &NodeCaches) -> Self {
-                Self { $($field: caches.$field.all(),)* }
+            /// Shares the objects of the caches, and adds to them.
+            pub(super) fn new(caches: &NodeCaches, additions: &Additions) -> Self {
+                let mut snapshot = Self {
+                    groups: additions.groups.clone(),
+                    $($field: caches.$field.all(),)*
+                    relabelled: BTreeMap::new(),
+                };
+                snapshot.pods.extend(additions.virtual_pods.iter().map(Arc::clone));
+                snapshot.relabelled = relabelled(&snapshot.nodes, &additions.membership);
+                snapshot
             }
 
-            /// Returns all objects as JSON, each after `reduce`.
+            /// Returns all objects as JSON, each after `reduce`. A node has the label of its group.
             pub(super) fn objects(&self, reduce: impl Fn(&mut Value)) -> Vec<Value> {
                 let mut all = Vec::new();
-                $(for entry in &self.$field {
-                    let mut object = serde_json::to_value(&entry.0).unwrap_or_default();
+                let mut add = |object: serde_json::Result<Value>| {
+                    let mut object = object.unwrap_or_default();
+                    self.relabel(&mut object);
                     reduce(&mut object);
                     all.push(object);
-                })*
+                };
+                self.groups.iter().for_each(|entry| add(serde_json::to_value(&entry.0)));
+                $(self.$field.iter().for_each(|entry| add(serde_json::to_value(&entry.0)));)*
                 all
             }
         }
@@ -62,7 +109,15 @@ macro_rules! snapshot {
                     }
                 })
             };
-            vec![autoscalers, $({
+            let groups = {
+                let trigger = Arc::clone(trigger);
+                caches.groups.subscribe(move |old, new| {
+                    if watch::spec_changed(old.map(|old| &old.0), new.map(|new| &new.0)) {
+                        trigger.fire();
+                    }
+                })
+            };
+            vec![autoscalers, groups, $({
                 let trigger = Arc::clone(trigger);
                 caches.$field.subscribe(move |old, new| {
                     if $matters(old.map(|old| &old.0), new.map(|new| &new.0)) {
@@ -72,7 +127,14 @@ macro_rules! snapshot {
             },)*]
         }
 
-        $(impl Lister<$kind> for Snapshot {
+        lists!(groups: NodeGroup);
+        $(lists!($field: $kind);)*
+    };
+}
+
+macro_rules! lists {
+    ($field:ident: $kind:ty) => {
+        impl Lister<$kind> for Snapshot {
             type Item = SharedObject<$kind>;
 
             fn list(
@@ -84,12 +146,11 @@ macro_rules! snapshot {
                 };
                 self.$field.iter().filter(is_in).map(|entry| Ok(SharedObject(Arc::clone(entry))))
             }
-        })*
+        }
     };
 }
 
 snapshot! {
-    groups: NodeGroup, watch::spec_changed;
     nodes: Node, watch::node_changed;
     pods: Pod, watch::pod_changed;
     namespaces: Namespace, watch::labels_changed;
@@ -105,19 +166,51 @@ snapshot! {
     csi_nodes: CSINode, watch::spec_changed;
 }
 
-/// Returns the group of a node by its label.
-pub(super) fn group_of(node: &Node) -> Option<&str> {
-    let labels = node.metadata.labels.as_ref();
-    labels.and_then(|all| all.get(decide::nodes::GROUP_LABEL)).map(String::as_str)
+impl Snapshot {
+    /// Observes the cluster. A node is in the group that its provider reports, as if its label named it.
+    pub(super) fn observe(&self, autoscaler: &NodeAutoscaler) -> Result<Observation, Unreadable> {
+        let mut observed = observe::observe(autoscaler, self)?;
+        let nodes = &mut observed.cluster.nodes;
+        for node in nodes.iter_mut().filter(|_| !self.relabelled.is_empty()) {
+            let Some(group) = self.relabelled.get(&*node.name) else { continue };
+            node.group = group.as_deref().map(Into::into);
+            if let Some(group) = group {
+                node.labels = node.labels.with(GROUP_LABEL, group);
+            }
+        }
+        Ok(observed)
+    }
+
+    /// Gives a node the label of its group.
+    fn relabel(&self, object: &mut Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(group) = self.relabelled.get(name).filter(|_| object["kind"] == "Node") else {
+            return;
+        };
+        match group {
+            Some(group) => object["metadata"]["labels"][GROUP_LABEL] = group.as_str().into(),
+            None => {
+                let labels = object["metadata"]["labels"].as_object_mut();
+                labels.into_iter().for_each(|labels| drop(labels.remove(GROUP_LABEL)));
+            }
+        }
+    }
 }
 
-/// Returns the nodes that belong to an existing group. All others are unmanaged, and are not changed.
-pub(super) fn managed_nodes(caches: &NodeCaches) -> Vec<Arc<CachedObject<Node>>> {
-    let groups = caches.groups.all();
-    let mut nodes = caches.nodes.all();
-    nodes.retain(|node| {
-        let group = group_of(&node.0);
-        group.is_some_and(|name| groups.iter().any(|g| g.metadata.name.as_deref() == Some(name)))
-    });
-    nodes
+/// Returns the group of each node whose label names another or none.
+fn relabelled(
+    nodes: &[Arc<CachedObject<Node>>],
+    membership: &Membership,
+) -> BTreeMap<String, Option<String>> {
+    let mut found = BTreeMap::new();
+    for node in nodes {
+        let labels = node.metadata.labels.as_ref();
+        let label = labels.and_then(|all| all.get(GROUP_LABEL)).map(String::as_str);
+        let group = membership.group_of(&node.0);
+        if group != label {
+            let name = node.metadata.name.clone().unwrap_or_default();
+            found.insert(name, group.map(str::to_owned));
+        }
+    }
+    found
 }

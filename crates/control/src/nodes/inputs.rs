@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use api::plimsoll::NodeAutoscaler;
 use api::plimsoll::node_autoscaler::NodeAutoscalerStatus;
-use decide::nodes::{Effect, Group, Resources, Status, Template};
+use api::plimsoll::node_group::Options;
+use api::plimsoll::{NodeAutoscaler, Span};
+use decide::nodes::{Effect, Group, GroupOptions, Resources, Status, Template};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
@@ -100,8 +101,14 @@ impl Inputs {
             ("scaleUp".to_owned(), scale_up)
         }));
         recorded.extend(status.backoff_until.map(|at| ("backoffUntil".to_owned(), time(at))));
+        recorded.extend(group.is_rolling_out.then(|| ("rollingOut".to_owned(), json!(true))));
         object["status"] = recorded.into();
         object["spec"]["min"] = json!(group.min);
+        object["spec"]["allOrNothing"] = json!(group.all_or_nothing);
+        object["spec"]["options"] = json!(options(&group.options));
+        if let Some(price) = group.price {
+            object["spec"]["price"] = json!(price);
+        }
         if object["spec"]["template"].is_null()
             && let Some(found) = &group.template
         {
@@ -131,6 +138,17 @@ pub(super) fn resting(autoscaler: &NodeAutoscaler) -> BTreeMap<Box<str>, Timesta
         Some((node.into(), at.parse::<Timestamp>().ok()?))
     };
     entries.filter_map(read).collect()
+}
+
+fn options(options: &GroupOptions) -> Options {
+    Options {
+        utilization_threshold: options.utilization_threshold,
+        gpu_utilization_threshold: options.gpu_utilization_threshold,
+        unneeded_for: options.unneeded_for.map(Span),
+        unready_for: options.unready_for.map(Span),
+        max_provision_time: options.max_provision_time.map(Span),
+        ignore_daemon_sets_utilization: options.ignore_daemon_sets_utilization,
+    }
 }
 
 fn template(template: &Template) -> Value {
@@ -320,6 +338,7 @@ fn retain_annotations(annotations: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::caches::Additions;
     use super::*;
 
     #[test]
@@ -370,7 +389,7 @@ mod tests {
     #[test]
     fn waits_are_as_over_in_the_record_as_they_were() {
         let now: Timestamp = "2026-01-01T00:00:10.3Z".parse().unwrap();
-        let snapshot = Snapshot::new(&cluster::NodeCaches::default());
+        let snapshot = Snapshot::new(&cluster::NodeCaches::default(), &Additions::default());
         let inputs = Inputs { snapshot, groups: Vec::new(), status: Status::default(), now };
         let limit = SignedDuration::from_secs(5);
         for (since, is_over) in [

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::scale_up::ScaleUpResult;
 
 impl NodeController {
-    /// Records an evaluation with what it was made from. One that repeats the last is only counted.
+    /// Records an evaluation with what it was made from. One that repeats the last is only counted. Those of values are not recorded.
     pub(super) fn journal(
         &self,
         autoscaler: &NodeAutoscaler,
@@ -19,6 +19,9 @@ impl NodeController {
         removed: usize,
         inputs: Inputs,
     ) {
+        if self.values().is_some() {
+            return;
+        }
         let outcome = match (growth.failed.is_empty(), growth.has_grown() || removed > 0) {
             (false, _) => DecisionOutcome::Failed,
             (true, false) => DecisionOutcome::Held,

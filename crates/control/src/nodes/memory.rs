@@ -43,6 +43,8 @@ pub(super) struct GroupMemory {
     pub(super) short_since: Option<Timestamp>,
     /// Why the provider does not answer.
     pub(super) problem: Option<String>,
+    /// Whether this controller has taken over what an earlier one left behind.
+    pub(super) is_adopted: bool,
 }
 
 /// A pause after a failure.

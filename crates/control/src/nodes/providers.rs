@@ -3,18 +3,19 @@
 //! A provider that fails or hangs pauses only its own groups: its state is read in a task of its own, and an evaluation goes on without
 //! what takes longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::plimsoll::NodeGroup;
-use connect::providers::{self, Group, NodeGroupProvider, ProviderError};
+use connect::providers::{self, Group, NamedGroup, NodeGroupProvider, ProviderError};
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::membership::Membership;
+use super::wanted::{Unnamed, Wanted, WantedProvider};
 use super::watch::Trigger;
 use crate::context::Context;
 
@@ -34,11 +35,16 @@ pub(super) struct Providers {
 /// A provider, and the state of its groups.
 struct Opened {
     connection: Arc<Connection>,
+    settings: Value,
+    /// The groups that it knows to be named.
+    named: Vec<NamedGroup>,
     /// The read in flight.
     reading: JoinSet<ProviderState>,
     /// Whether an evaluation did not wait for the read in flight.
     is_late: Arc<AtomicBool>,
     last: Option<ProviderState>,
+    /// The groups when they could last be read.
+    last_known: Vec<Group>,
     /// Whether the last read ended after its evaluation, so that none has used it.
     is_new: bool,
 }
@@ -68,58 +74,85 @@ pub(super) struct ProviderGroup {
 /// The groups of all providers by the name of their NodeGroup, or why they cannot be scaled now.
 pub(super) type ProviderGroups = BTreeMap<String, Result<ProviderGroup, String>>;
 
+/// What the providers report.
+#[derive(Default)]
+pub(super) struct ProviderStates {
+    /// The groups that are named.
+    pub(super) groups: ProviderGroups,
+    /// The groups that are not named and are used all the same, with the name of their provider.
+    pub(super) unnamed: Vec<(String, Group)>,
+    /// The providers that are asked for such groups and have answered.
+    pub(super) answered: BTreeSet<String>,
+    /// The group of each node, by what was last known.
+    pub(super) membership: Membership,
+}
+
 impl Providers {
     /// Reads the state of all groups. Providers are asked at the same time; one that answers late has the cluster evaluated again.
     pub(super) async fn read(
         &mut self,
-        groups: &[&NodeGroup],
+        wanted: &Wanted,
         cx: &Context,
         trigger: &Arc<Trigger>,
-    ) -> ProviderGroups {
-        let mut all = ProviderGroups::new();
-        let mut by_provider: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for group in groups {
-            let name = group.metadata.name.clone().unwrap_or_default();
-            match self.open(group, cx) {
-                Ok(provider) => by_provider.entry(provider).or_default().push(name),
-                Err(problem) => drop(all.insert(name, Err(problem))),
+    ) -> ProviderStates {
+        let mut states = ProviderStates::default();
+        for (name, problem) in &wanted.problems {
+            states.groups.insert(name.clone(), Err(problem.clone()));
+            states.membership.add_labelled(name);
+        }
+        for (name, wanted) in &wanted.providers {
+            if let Err(problem) = self.open(name, wanted, cx) {
+                let failed =
+                    wanted.names.values().map(|group| (group.clone(), Err(problem.clone())));
+                states.groups.extend(failed);
             }
         }
         let deadline = Instant::now() + PATIENCE;
-        let asked = self.opened.iter_mut().filter(|(name, _)| by_provider.contains_key(*name));
+        let asked = self.opened.iter_mut().filter(|(name, _)| wanted.providers.contains_key(*name));
         join_all(asked.map(|(_, opened)| opened.read(deadline, trigger))).await;
-        for (provider, names) in by_provider {
-            let Some(opened) = self.opened.get(&provider) else { continue };
-            for name in names {
-                let group = opened.group(&name);
-                all.insert(name, group);
+        for (name, opened) in &self.opened {
+            if let Some(wanted) = wanted.providers.get(name) {
+                opened.report(name, wanted, &mut states);
             }
         }
-        all
+        states
     }
 
-    /// Opens the provider of a group, if it is not open, and returns its name.
-    fn open(&mut self, group: &NodeGroup, cx: &Context) -> Result<String, String> {
-        let name = providers::provider_name(group).map_err(|error| error.to_string())?;
-        if !self.opened.contains_key(name) {
+    /// Opens a provider, if it is not open with these settings, and says which groups are named.
+    fn open(&mut self, name: &str, wanted: &WantedProvider, cx: &Context) -> Result<(), String> {
+        if self.opened.get(name).is_none_or(|opened| opened.settings != wanted.settings) {
             let provider = match cx.settings.node_providers.get(name) {
                 Some(provider) => Arc::clone(provider),
-                None => providers::open(&cx.connect(), name, &Value::Null)
-                    .map_err(|error| error.to_string())?,
+                None => match providers::open(&cx.connect(), name, &wanted.settings) {
+                    Ok(provider) => provider,
+                    Err(error) => {
+                        self.opened.remove(name);
+                        return Err(error.to_string());
+                    }
+                },
             };
-            self.opened.insert(name.to_owned(), Opened::new(provider));
+            let opened = Opened::new(provider, wanted.settings.clone());
+            self.opened.insert(name.to_owned(), opened);
         }
-        Ok(name.to_owned())
+        let opened = self.opened.get_mut(name).filter(|opened| opened.named != wanted.named);
+        if let Some(opened) = opened {
+            opened.connection.provider.set_named_groups(&wanted.named);
+            opened.named.clone_from(&wanted.named);
+        }
+        Ok(())
     }
 }
 
 impl Opened {
-    fn new(provider: Arc<dyn NodeGroupProvider>) -> Self {
+    fn new(provider: Arc<dyn NodeGroupProvider>, settings: Value) -> Self {
         Self {
             connection: Arc::new(Connection { provider, changes: AtomicU64::new(0) }),
+            settings,
+            named: Vec::new(),
             reading: JoinSet::new(),
             is_late: Arc::default(),
             last: None,
+            last_known: Vec::new(),
             is_new: false,
         }
     }
@@ -165,8 +198,43 @@ impl Opened {
     }
 
     fn keep(&mut self, reading: Option<ProviderState>, is_new: bool) {
-        if reading.is_some() {
-            (self.last, self.is_new) = (reading, is_new);
+        let Some(reading) = reading else { return };
+        if let Ok(groups) = &reading.groups {
+            self.last_known.clone_from(groups);
+        }
+        (self.last, self.is_new) = (Some(reading), is_new);
+    }
+
+    /// Reports the groups: those that are named, others that are used, and which nodes are in them. What cannot be read now stays as it
+    /// was last known, so that nodes keep their groups.
+    fn report(&self, provider: &str, wanted: &WantedProvider, states: &mut ProviderStates) {
+        for (id, name) in &wanted.names {
+            states.groups.insert(name.clone(), self.group(id));
+            if wanted.labels_nodes {
+                states.membership.add_labelled(name);
+            }
+        }
+        for group in &self.last_known {
+            let name = match (wanted.names.get(&group.id), wanted.unnamed) {
+                (Some(name), _) => name,
+                (None, Unnamed::Scaled) => &group.id,
+                (None, Unnamed::Discovered | Unnamed::Ignored) => continue,
+            };
+            if !wanted.labels_nodes {
+                let ids = group.instances.iter().map(|instance| &instance.id);
+                states.membership.add_instances(name, ids);
+            }
+        }
+        let unnamed = self.last_known.iter().filter(|group| !wanted.names.contains_key(&group.id));
+        for group in unnamed.filter(|_| wanted.unnamed != Unnamed::Ignored) {
+            if wanted.unnamed == Unnamed::Scaled {
+                states.groups.insert(group.id.clone(), self.group(&group.id));
+            }
+            states.unnamed.push((provider.to_owned(), group.clone()));
+        }
+        let has_answered = self.last.as_ref().is_some_and(|last| last.groups.is_ok());
+        if wanted.unnamed == Unnamed::Discovered && self.reading.is_empty() && has_answered {
+            states.answered.insert(provider.to_owned());
         }
     }
 
@@ -177,7 +245,7 @@ impl Opened {
     }
 
     /// Returns a group. While a read is in flight, the last state counts for a while, unless something was changed since.
-    fn group(&self, name: &str) -> Result<ProviderGroup, String> {
+    fn group(&self, id: &str) -> Result<ProviderGroup, String> {
         let is_read = self.reading.is_empty();
         let is_usable = |last: &&ProviderState| {
             is_read || (self.is_current() && last.began_at.elapsed() < MAX_AGE)
@@ -186,7 +254,7 @@ impl Opened {
             return Err("the provider does not answer".to_owned());
         };
         let groups = last.groups.as_ref().map_err(ToString::to_string)?;
-        let group = groups.iter().find(|group| group.id == name);
+        let group = groups.iter().find(|group| group.id == id);
         let group = group.ok_or_else(|| "the provider does not have the group".to_owned())?;
         Ok(ProviderGroup { connection: Arc::clone(&self.connection), state: group.clone() })
     }

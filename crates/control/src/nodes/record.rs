@@ -7,7 +7,7 @@ use api::plimsoll::{NodeAutoscaler, NodeGroup};
 use cluster::error::api_message;
 use cluster::{EventType, Key};
 use decide::Reason as _;
-use decide::nodes::{Refusal, Unschedulable};
+use decide::nodes::{Group, Refusal, Unschedulable};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::{Api, Patch, PatchParams};
@@ -52,7 +52,10 @@ impl NodeController {
         if kind == EventType::Warning {
             tracing::warn!(group = name, reason, "{text}");
         }
-        if let Some(group) = self.cx.caches.node_scaling.groups.get(&Key::new("", name)) {
+        if self.values().is_some() {
+            let map = self.status_map.object(&self.cx.settings);
+            self.cx.events.record(&map, SOURCE, kind, reason, text);
+        } else if let Some(group) = self.additions.group(name) {
             self.cx.events.record(&group.0, SOURCE, kind, reason, text);
         }
     }
@@ -94,6 +97,7 @@ impl NodeController {
     /// Records that a Cluster Autoscaler is active, so that nothing is changed. The first evaluation after it ends takes over its work.
     pub(super) async fn hold(&mut self, autoscaler: &NodeAutoscaler, holder: &str) {
         self.is_first = true;
+        self.memory.groups.values_mut().for_each(|group| group.is_adopted = false);
         let namespace = &self.cx.settings.cluster_autoscaler_namespace;
         let text = format!(
             "Cluster Autoscaler is active: {holder} holds the Lease {namespace}/{LEASE}; no node is added or removed"
@@ -118,11 +122,16 @@ impl NodeController {
     fn refuse(&self, autoscaler: &NodeAutoscaler, reason: &str, text: &str) {
         let name = autoscaler.metadata.name.as_deref().unwrap_or_default();
         tracing::warn!(autoscaler = name, reason, "{text}");
-        self.cx.events.record(autoscaler, SOURCE, EventType::Warning, reason, text.to_owned());
+        if self.values().is_none() {
+            self.cx.events.record(autoscaler, SOURCE, EventType::Warning, reason, text.to_owned());
+        }
     }
 
     /// Writes the condition `Active`; the rest of the status stays.
     async fn write_inactive(&self, autoscaler: &NodeAutoscaler, reason: &str, text: &str) {
+        if self.values().is_some() {
+            return;
+        }
         let old = autoscaler.status.clone().unwrap_or_default();
         let mut new = old.clone();
         let active = condition(&old.conditions, ACTIVE, false, (reason, text), self.cx.clock.now());
@@ -137,13 +146,16 @@ impl NodeController {
         self.patch(&api, name, old, new).await;
     }
 
-    /// Writes the status of the autoscaler and of its groups where it differs.
+    /// Writes the status of the autoscaler and of its groups where it differs. Values have none.
     pub(super) async fn write_status(
         &self,
         autoscaler: &NodeAutoscaler,
         observed: &Observation,
         plan: &Plan,
     ) {
+        if self.values().is_some() {
+            return;
+        }
         let now = self.cx.clock.now();
         let old = autoscaler.status.clone().unwrap_or_default();
         let mut new = old.clone();
@@ -164,13 +176,14 @@ impl NodeController {
             };
             let Some(memory) = self.memory.groups.get(&*group.name) else { continue };
             let is_healthy = state.refusal != Some(Refusal::Unhealthy);
-            self.write_group(&object.0, memory, is_healthy, now).await;
+            self.write_group(&object.0, group, memory, is_healthy, now).await;
         }
     }
 
     async fn write_group(
         &self,
         object: &NodeGroup,
+        group: &Group,
         memory: &GroupMemory,
         is_healthy: bool,
         now: Timestamp,
@@ -203,6 +216,7 @@ impl NodeController {
         });
         let mut new = old.clone();
         (new.scale_up, new.conditions) = (scale_up, conditions);
+        new.rolling_out = group.is_rolling_out;
         new.backoff_until = backoff.map(|backoff| Time(backoff.until));
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let api: Api<NodeGroup> = Api::all(self.cx.client.clone());

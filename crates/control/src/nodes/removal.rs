@@ -17,8 +17,7 @@ use kube::Resource as _;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Preconditions};
 use tokio::time::Instant;
 
-use super::caches::Snapshot;
-use super::observe;
+use super::caches::{Additions, Snapshot};
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
 use super::rival::Rival;
@@ -43,6 +42,7 @@ pub(super) const TAINTS: &[&str] = &[TO_BE_DELETED_TAINT, decide::nodes::DELETIO
 pub(super) struct Removal {
     pub(super) cx: Arc<Context>,
     pub(super) rival: Arc<Rival>,
+    pub(super) additions: Arc<Additions>,
     pub(super) autoscaler: NodeAutoscaler,
     pub(super) group: ProviderGroup,
     pub(super) node: Node,
@@ -120,7 +120,8 @@ impl Removal {
             let unknown = || format!("pod {} cannot be decoded", Key::from_meta(pod.meta()));
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
-        let mut observed = observe::observe(&self.autoscaler, &Snapshot::new(caches))
+        let mut observed = Snapshot::new(caches, &self.additions)
+            .observe(&self.autoscaler)
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use decide::nodes::{GroupOptions, Readiness, ScaleUpUnderWay, Settings, readiness};
+use connect::providers::Group as ProvidedGroup;
+use decide::nodes::{Group, Readiness, ScaleUpUnderWay, Settings, TO_BE_DELETED_TAINT, readiness};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::NodeController;
-use super::caches;
 use super::calls::Change;
+use super::memory::Memory;
 use super::observe::Observation;
 use super::providers::{PATIENCE, ProviderGroup, ProviderGroups};
 use super::record::Note;
+use super::taints;
 
 /// For how long a group whose provider does not answer is not scaled up; the provider is queried again in each evaluation.
 const PAUSED: SignedDuration = SignedDuration::from_mins(1);
@@ -54,6 +56,26 @@ impl NodeController {
         is_changed
     }
 
+    /// Finds the taints that an earlier controller left behind on the nodes of groups that are known for the first time.
+    pub(super) fn adopt(&mut self, groups: &ProviderGroups) {
+        let is_known = |memory: &Memory, name: &str| {
+            memory.groups.get(name).is_some_and(|group| group.is_adopted)
+        };
+        let new =
+            groups.iter().filter(|(name, group)| group.is_ok() && !is_known(&self.memory, name));
+        let new: BTreeSet<&str> = new.map(|(name, _)| name.as_str()).collect();
+        if new.is_empty() {
+            return;
+        }
+        for node in self.cx.caches.node_scaling.nodes.all() {
+            let is_new = self.additions.group_of(&node.0).is_some_and(|name| new.contains(name));
+            if is_new && taints::has(&node.0, TO_BE_DELETED_TAINT) {
+                let name = node.metadata.name.as_deref().unwrap_or_default();
+                self.memory.tainted.insert(name.into());
+            }
+        }
+    }
+
     fn registered(&self, name: &str, observed: &Observation) -> Registered {
         let now = self.cx.clock.now();
         let of_group =
@@ -65,7 +87,7 @@ impl NodeController {
             found.started += u32::from(is_started);
         }
         let nodes = self.cx.caches.node_scaling.nodes.all();
-        for node in nodes.iter().filter(|node| caches::group_of(&node.0) == Some(name)) {
+        for node in nodes.iter().filter(|node| self.additions.group_of(&node.0) == Some(name)) {
             found.ids.extend(node.0.spec.as_ref().and_then(|spec| spec.provider_id.clone()));
         }
         found
@@ -75,8 +97,8 @@ impl NodeController {
     fn note_progress(&mut self, name: &str, group: &ProviderGroup, registered: &Registered) {
         let (now, target) = (self.cx.clock.now(), group.state.target);
         let missing = target.saturating_sub(registered.started);
-        let is_first = self.is_first;
         let memory = self.memory.group(name);
+        let is_first = !std::mem::replace(&mut memory.is_adopted, true);
         if missing == 0 {
             memory.scale_up = None;
         } else if is_first && memory.scale_up.is_none() {
@@ -118,8 +140,7 @@ impl NodeController {
         observed: &Observation,
     ) -> bool {
         let now = self.cx.clock.now();
-        let limit =
-            provision_time(&group.state.options, observed.settings.scale_up.max_provision_time);
+        let limit = provision_time(name, &group.state, observed);
         let is_over = |since: Timestamp| now.duration_since(since) > limit;
         let memory = self.memory.group(name);
         let late = memory.scale_up.filter(|under_way| is_over(under_way.at));
@@ -161,8 +182,7 @@ impl NodeController {
             is_running && instance.error.is_none() && !registered.ids.contains(&instance.id)
         });
         let without_node: BTreeSet<String> = without_node.map(|i| i.id.clone()).collect();
-        let limit =
-            provision_time(&group.state.options, observed.settings.scale_up.max_provision_time);
+        let limit = provision_time(name, &group.state, observed);
         let now = self.cx.clock.now();
         let mut late = self.memory.group(name).long_unregistered(&without_node, limit, now);
         late.truncate(group.state.target.saturating_sub(group.state.min) as usize);
@@ -190,10 +210,7 @@ impl NodeController {
             group.status.backoff_until = memory.backoff.as_ref().map(|backoff| backoff.until);
             memory.problem = match groups.get(&*group.name) {
                 Some(Ok(found)) => {
-                    group.status.target = Some(found.state.target);
-                    if group.template.is_none() {
-                        group.template.clone_from(&found.state.template);
-                    }
+                    describe(group, &found.state);
                     None
                 }
                 Some(Err(problem)) => Some(problem.clone()),
@@ -229,6 +246,22 @@ impl NodeController {
     }
 }
 
-fn provision_time(options: &GroupOptions, usual: SignedDuration) -> SignedDuration {
-    options.max_provision_time.unwrap_or(usual)
+/// Adds what the provider knows about a group; what its NodeGroup says takes precedence.
+fn describe(group: &mut Group, found: &ProvidedGroup) {
+    group.status.target = Some(found.target);
+    if group.template.is_none() {
+        group.template.clone_from(&found.template);
+    }
+    group.options = group.options.or(&found.options);
+    group.price = group.price.or(found.price);
+    group.all_or_nothing |= found.all_or_nothing;
+    group.is_rolling_out = found.is_rolling_out;
+}
+
+/// Returns how long a requested machine of a group may take to appear.
+fn provision_time(name: &str, found: &ProvidedGroup, observed: &Observation) -> SignedDuration {
+    let own = observed.cluster.groups.iter().find(|group| *group.name == *name);
+    let own = own.and_then(|group| group.options.max_provision_time);
+    own.or(found.options.max_provision_time)
+        .unwrap_or(observed.settings.scale_up.max_provision_time)
 }

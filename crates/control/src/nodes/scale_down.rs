@@ -6,12 +6,11 @@ use std::sync::Arc;
 use api::plimsoll::NodeAutoscaler;
 use cluster::Key;
 use cluster::error::api_message;
-use decide::nodes::{DELETION_CANDIDATE_TAINT, ScaleDown, Settings, TO_BE_DELETED_TAINT};
+use decide::nodes::{DELETION_CANDIDATE_TAINT, ScaleDown, Settings};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Node;
 
 use super::NodeController;
-use super::caches::{self, managed_nodes};
 use super::providers::ProviderGroups;
 use super::removal::{Removal, RemovalResult, TAINTS};
 use super::taints::{self, TaintChange};
@@ -32,7 +31,7 @@ impl NodeController {
         for removal in &plan.delete {
             let nodes = &self.cx.caches.node_scaling.nodes;
             let Some(node) = nodes.get(&Key::new("", &*removal.node)) else { continue };
-            let group = caches::group_of(&node.0).and_then(|name| groups.get(name));
+            let group = self.additions.group_of(&node.0).and_then(|name| groups.get(name));
             let group = group.and_then(|group| group.as_ref().ok());
             let Some(group) = group else { continue };
             if !self.removing.contains(&removal.node) {
@@ -47,6 +46,7 @@ impl NodeController {
             let removal = Removal {
                 cx: Arc::clone(&self.cx),
                 rival: Arc::clone(&self.rival),
+                additions: self.additions.clone(),
                 autoscaler: autoscaler.clone(),
                 group,
                 node,
@@ -81,17 +81,12 @@ impl NodeController {
         self.trigger.fire();
     }
 
-    /// Removes the taints of removals that did not end: at the first evaluation those of an earlier controller, and later those that a
-    /// removal of this one could not remove.
+    /// Removes the taints of removals that did not end: of an earlier controller, or of this one if it could not remove them.
     pub(super) async fn untaint_abandoned(&mut self) {
-        let managed = managed_nodes(&self.cx.caches.node_scaling);
+        let managed = self.additions.managed_nodes(&self.cx.caches.node_scaling);
         let name = |node: &cluster::CachedObject<Node>| -> Box<str> {
             node.0.metadata.name.as_deref().unwrap_or_default().into()
         };
-        if self.is_first {
-            let tainted = managed.iter().filter(|node| taints::has(&node.0, TO_BE_DELETED_TAINT));
-            self.memory.tainted.extend(tainted.map(|node| name(node)));
-        }
         let tainted = std::mem::take(&mut self.memory.tainted);
         let abandoned = managed
             .iter()
@@ -118,7 +113,7 @@ impl NodeController {
     pub(super) async fn mark_unneeded(&self, plan: &ScaleDown) {
         let now = self.cx.clock.now();
         let mut changes = Vec::new();
-        for node in managed_nodes(&self.cx.caches.node_scaling) {
+        for node in self.additions.managed_nodes(&self.cx.caches.node_scaling) {
             let name = node.0.metadata.name.clone().unwrap_or_default();
             let is_unneeded = plan.unneeded.binary_search_by(|(n, _)| (**n).cmp(&name)).is_ok();
             let is_marked = taints::has(&node.0, DELETION_CANDIDATE_TAINT);

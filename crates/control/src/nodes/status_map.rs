@@ -6,16 +6,15 @@ use cluster::error::{explain, status_code};
 use decide::nodes::{Readiness, Refusal, readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use super::NodeController;
 use super::observe::Observation;
 use super::plan::Plan;
+use crate::settings::Settings;
 
-/// The name of the ConfigMap.
-const NAME: &str = "cluster-autoscaler-status";
 /// The annotation with the time of the content.
 const LAST_UPDATED: &str = "cluster-autoscaler.kubernetes.io/last-updated";
 /// How often the ConfigMap is written though nothing but its time has changed.
@@ -31,6 +30,21 @@ pub(super) struct StatusMap {
     written: Option<(Value, Timestamp)>,
     /// Until when it is not written, because it is not allowed to.
     paused_until: Option<Timestamp>,
+    /// The uid of the ConfigMap, once it was written.
+    uid: Option<String>,
+}
+
+impl StatusMap {
+    /// Returns the ConfigMap without its content: what events about groups are recorded about, where groups are not objects.
+    pub(super) fn object(&self, settings: &Settings) -> ConfigMap {
+        let metadata = ObjectMeta {
+            name: settings.nodes.status_map.clone(),
+            namespace: Some(settings.cluster_autoscaler_namespace.clone()),
+            uid: self.uid.clone(),
+            ..ObjectMeta::default()
+        };
+        ConfigMap { metadata, ..ConfigMap::default() }
+    }
 }
 
 /// The state of the cluster.
@@ -76,6 +90,7 @@ impl NodeController {
     /// Writes the ConfigMap where its content differs. Where that is not allowed there is none.
     pub(super) async fn write_status_map(&mut self, observed: &Observation, plan: &Plan) {
         let now = self.cx.clock.now();
+        let Some(name) = self.cx.settings.nodes.status_map.clone() else { return };
         if self.status_map.paused_until.is_some_and(|until| now < until) {
             return;
         }
@@ -86,25 +101,34 @@ impl NodeController {
             return;
         }
         let after = |span: SignedDuration| now.saturating_add(span).unwrap_or(Timestamp::MAX);
-        match self.replace_status_map(&content, now).await {
-            Ok(()) => self.status_map.written = Some((content, after(REFRESH))),
+        match self.replace_status_map(&name, &content, now).await {
+            Ok(uid) => {
+                self.status_map.uid = uid;
+                self.status_map.written = Some((content, after(REFRESH)));
+            }
             Err(error) => {
                 let error = explain(&error);
-                tracing::debug!(name = NAME, error, "could not write the ConfigMap; will retry");
+                tracing::debug!(name, error, "could not write the ConfigMap; will retry");
                 self.status_map.paused_until = Some(after(RETRY));
             }
         }
     }
 
-    async fn replace_status_map(&self, content: &Value, now: Timestamp) -> Result<(), kube::Error> {
+    /// Writes the ConfigMap, and returns its uid.
+    async fn replace_status_map(
+        &self,
+        name: &str,
+        content: &Value,
+        now: Timestamp,
+    ) -> Result<Option<String>, kube::Error> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cx.client.clone(), &self.cx.settings.cluster_autoscaler_namespace);
-        let found = api.get_opt(NAME).await?;
+        let found = api.get_opt(name).await?;
         let is_new = found.is_none();
         let mut map = found.unwrap_or_default();
         let time = json!(Time(now));
         let time = time.as_str().unwrap_or_default();
-        map.metadata.name = Some(NAME.to_owned());
+        map.metadata.name = Some(name.to_owned());
         let annotations = map.metadata.annotations.get_or_insert_default();
         annotations.insert(LAST_UPDATED.to_owned(), time.to_owned());
         let text = yaml(&timed(content, time));
@@ -112,12 +136,12 @@ impl NodeController {
         let params = PostParams::default();
         let written = match is_new {
             true => api.create(&params, &map).await,
-            false => api.replace(NAME, &params, &map).await,
+            false => api.replace(name, &params, &map).await,
         };
         match written {
             // Another process was faster; the next evaluation writes again.
-            Err(error) if status_code(&error) == Some(409) => Ok(()),
-            written => written.map(drop),
+            Err(error) if status_code(&error) == Some(409) => Ok(None),
+            written => written.map(|map| map.metadata.uid),
         }
     }
 

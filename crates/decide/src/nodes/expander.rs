@@ -16,7 +16,7 @@ pub(super) struct Choice {
     pub(super) price: Option<f64>,
     /// The price of one core and one byte, to value the pods.
     pub(super) unit_prices: (f64, f64),
-    pub(super) priority: i32,
+    pub(super) priority: Option<i32>,
     pub(super) has_gpu: bool,
     /// The current number of nodes in the cluster.
     pub(super) cluster_nodes: usize,
@@ -46,7 +46,7 @@ fn keep(expander: Expander, choices: &[Choice], left: Vec<usize>) -> Vec<usize> 
     let measured: Vec<(usize, f64)> =
         left.iter().map(|at| (*at, measure(expander, &choices[*at]))).collect();
     let least = measured.iter().map(|(_, m)| *m).fold(f64::INFINITY, f64::min);
-    // Without any price there is nothing to compare.
+    // Without any price or priority there is nothing to compare.
     if least == f64::INFINITY {
         return left;
     }
@@ -59,7 +59,7 @@ pub(super) fn measure(expander: Expander, choice: &Choice) -> f64 {
         Expander::MostPods => -f64::from(choice.pods),
         Expander::LeastNodes => f64::from(choice.nodes),
         Expander::LeastWaste => waste(choice),
-        Expander::Priority => -f64::from(choice.priority),
+        Expander::Priority => choice.priority.map_or(f64::INFINITY, |p| -f64::from(p)),
         Expander::Price => price(choice),
         Expander::Random => 0.0,
     }
@@ -121,7 +121,7 @@ mod tests {
             capacity,
             requested,
             price: Some(price),
-            priority,
+            priority: Some(priority),
             unit_prices,
             cluster_nodes: 5,
             ..Choice::default()
@@ -147,6 +147,29 @@ mod tests {
         ] {
             let settings = Settings { expanders: chain.clone(), ..Settings::default() };
             assert_eq!(pick(&settings, &all, 0), Some(best), "{chain:?}");
+        }
+    }
+
+    #[test]
+    fn trap_7_13_groups_without_a_priority_are_dropped_unless_none_has_one() {
+        let with = |priorities: [Option<i32>; 3]| {
+            let choices = priorities.into_iter().enumerate();
+            choices
+                .map(|(at, priority)| {
+                    let pods = u32::try_from(at).unwrap();
+                    Choice { priority, ..choice(at, 1, pods, 1.0, 1.0, 0) }
+                })
+                .collect::<Vec<_>>()
+        };
+        for (priorities, best) in [
+            ([Some(1), Some(5), None], 1),
+            ([Some(5), Some(5), None], 1),
+            ([Some(-1), None, None], 0),
+            ([None, None, None], 2),
+        ] {
+            let expanders = vec![Expander::Priority, Expander::MostPods];
+            let settings = Settings { expanders, ..Settings::default() };
+            assert_eq!(pick(&settings, &with(priorities), 0), Some(best), "{priorities:?}");
         }
     }
 

@@ -12,12 +12,15 @@ pub struct Group {
     pub max: u32,
     /// Per node and hour.
     pub price: Option<f64>,
-    pub priority: i32,
+    /// For the expander `priority`; a group without one is chosen only if no other has one.
+    pub priority: Option<i32>,
     /// From 0 to `max` at once, and back.
     pub all_or_nothing: bool,
     /// The template of a new node, with annotations already applied.
     pub template: Option<Template>,
     pub options: GroupOptions,
+    /// Its provider is replacing its machines: no node is removed.
+    pub is_rolling_out: bool,
     pub status: GroupStatus,
 }
 
@@ -31,7 +34,7 @@ pub struct Template {
 }
 
 /// A group's own settings; `None` means the autoscaler's.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupOptions {
     pub utilization_threshold: Option<f64>,
     pub gpu_utilization_threshold: Option<f64>,
@@ -39,6 +42,25 @@ pub struct GroupOptions {
     pub unready_for: Option<SignedDuration>,
     pub max_provision_time: Option<SignedDuration>,
     pub ignore_daemon_sets_utilization: Option<bool>,
+}
+
+impl GroupOptions {
+    /// Returns these settings, with others where they are not set.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            utilization_threshold: self.utilization_threshold.or(other.utilization_threshold),
+            gpu_utilization_threshold: self
+                .gpu_utilization_threshold
+                .or(other.gpu_utilization_threshold),
+            unneeded_for: self.unneeded_for.or(other.unneeded_for),
+            unready_for: self.unready_for.or(other.unready_for),
+            max_provision_time: self.max_provision_time.or(other.max_provision_time),
+            ignore_daemon_sets_utilization: self
+                .ignore_daemon_sets_utilization
+                .or(other.ignore_daemon_sets_utilization),
+        }
+    }
 }
 
 /// State carried over from earlier evaluations.

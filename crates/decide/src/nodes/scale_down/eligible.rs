@@ -27,6 +27,9 @@ pub(super) fn check(
         let until = after(created_at, settings.scale_up.max_node_startup_time);
         return Err(UnremovableReason::RecentlyAdded(until));
     }
+    if group.is_rolling_out {
+        return Err(UnremovableReason::NodeGroupRollingOut);
+    }
     if context.size_of(group).target <= group.min {
         return Err(UnremovableReason::NodeGroupMinSizeReached(group.min));
     }

@@ -19,6 +19,8 @@ pub enum UnremovableReason {
     NotUnreadyLongEnough(Timestamp),
     /// The group's minimum.
     NodeGroupMinSizeReached(u32),
+    /// The provider is replacing the machines of the group.
+    NodeGroupRollingOut,
     /// The maximum number of parallel removals is reached.
     NodeGroupMaxDeletionCountReached,
     AtomicScaleDownFailed,
@@ -89,6 +91,7 @@ impl Reason for UnremovableReason {
             Self::NotUnneededLongEnough(_) => "NotUnneededLongEnough",
             Self::NotUnreadyLongEnough(_) => "NotUnreadyLongEnough",
             Self::NodeGroupMinSizeReached(_) => "NodeGroupMinSizeReached",
+            Self::NodeGroupRollingOut => "NodeGroupRollingOut",
             Self::NodeGroupMaxDeletionCountReached => "NodeGroupMaxDeletionCountReached",
             Self::AtomicScaleDownFailed => "AtomicScaleDownFailed",
             Self::MinimalResourceLimitExceeded(_) => "MinimalResourceLimitExceeded",
@@ -125,6 +128,9 @@ impl fmt::Display for UnremovableReason {
             }
             Self::NodeGroupMinSizeReached(min) => {
                 write!(f, "its group is at its minimum of {min}")
+            }
+            Self::NodeGroupRollingOut => {
+                write!(f, "the provider is replacing the machines of its group")
             }
             Self::NodeGroupMaxDeletionCountReached => {
                 write!(f, "unneeded, but the maximum number of parallel removals is reached")

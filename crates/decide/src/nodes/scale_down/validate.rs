@@ -39,6 +39,9 @@ impl Evaluation<'_> {
         if context.node(id).scale_down_disabled {
             return Err(UnremovableReason::ScaleDownDisabledAnnotation);
         }
+        if group.is_rolling_out {
+            return Err(UnremovableReason::NodeGroupRollingOut);
+        }
         let size = context.size_of(group);
         if size.target.saturating_sub(size.going) < group.min {
             return Err(UnremovableReason::NodeGroupMinSizeReached(group.min));

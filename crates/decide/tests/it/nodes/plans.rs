@@ -255,7 +255,7 @@ fn fitting_pods_are_listed_in_the_order_of_placement() {
 fn two_of_three_zones(pods: Vec<Pod>) -> Cluster {
     let [first, third] =
         [("first", "a"), ("third", "c")].map(|(name, zone)| group(name, zone, "ssd"));
-    let second = Group { priority: 1, ..group("second", "b", "ssd") };
+    let second = Group { priority: Some(1), ..group("second", "b", "ssd") };
     let shut = Node { unschedulable: true, ..world::node("shut", &second) };
     let nodes = vec![world::node("open", &first), shut];
     Cluster { groups: vec![first, second, third], nodes, pods, ..Cluster::default() }
