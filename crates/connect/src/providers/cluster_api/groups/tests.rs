@@ -75,8 +75,8 @@ fn a_mistake_is_the_problem_of_its_own_group() {
         scalable(MACHINE_POOL, "unset", json!({MAX: "2"}), json!({})),
         deployment_of("good", json!({MIN: "1", MAX: "5"})),
     ];
-    let found = find(&Objects { scalables, ..Objects::default() }, &[]);
-    let found: Vec<_> = found.iter().map(|it| (it.id.as_str(), it.problem.as_deref())).collect();
+    let groups = find(&Objects { scalables, ..Objects::default() }, &[]);
+    let found: Vec<_> = groups.iter().map(|it| (it.id.as_str(), it.problem.as_deref())).collect();
     let wanted = [
         (
             "MachineDeployment/n/bad",
@@ -98,6 +98,9 @@ fn a_mistake_is_the_problem_of_its_own_group() {
     ];
     let wanted: Vec<_> = wanted.iter().map(|(id, problem)| (*id, problem.as_deref())).collect();
     assert_eq!(found, wanted);
+    let sizes = |it: &Group| (it.min, it.max, it.target);
+    let found: Vec<_> = groups.iter().map(sizes).collect();
+    assert_eq!(found, [(2, 2, 2), (2, 2, 2), (2, 2, 2), (0, 2, 0), (1, 5, 2)]);
 }
 
 #[test]
