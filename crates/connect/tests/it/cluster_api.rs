@@ -260,6 +260,29 @@ async fn machines_of_a_management_cluster_are_nodes_of_another() {
 }
 
 #[tokio::test]
+async fn the_documented_machine_deployment_is_a_group_that_can_grow_from_zero() {
+    let text = include_str!("../../../../examples/nodes/machine-deployment.yaml");
+    let guide = include_str!("../../../../docs/guide/nodes.md");
+    assert!(guide.contains(&format!("```yaml\n{text}```")), "the guide shows the example");
+    let mut object: Value = serde_saphyr::from_str(text).unwrap();
+    let site = Site::embedded("v1beta2").await;
+    object["metadata"].as_object_mut().unwrap().remove("namespace");
+    let (metadata, spec) = (object["metadata"].clone(), object["spec"].clone());
+    site.parts.create("MachineDeployment", metadata, spec).await;
+    let provider = site.open();
+    let group = find(&provider, &site.id("MachineDeployment", "workers")).await.unwrap();
+    assert_eq!((group.min, group.max, group.target), (0, 10, 0));
+    assert_eq!(group.options.unneeded_for, Some(jiff::SignedDuration::from_mins(5)));
+    let template = group.template.unwrap();
+    assert_eq!((template.capacity.cpu, template.capacity.pods), (4000, 110));
+    let labels: Vec<_> = template.labels.iter().map(|(key, _)| key).collect();
+    let wanted =
+        ["disk", "kubernetes.io/arch", "kubernetes.io/os", "node-role.kubernetes.io/worker"];
+    assert_eq!(labels, wanted);
+    site.end().await;
+}
+
+#[tokio::test]
 async fn a_cluster_without_cluster_api_is_named_as_the_cause() {
     let (_engine, context) = crate::engine().await;
     let settings = json!({"discover": [{}]});
