@@ -422,9 +422,17 @@ pub(crate) struct Install {
     /// Plimsoll cannot read any other Secret
     #[arg(long = "cluster-secret", value_name = "NAME")]
     pub(crate) cluster_secrets: Vec<String>,
-    /// Secret in the namespace plimsoll-system with credentials of a MetricSource or of a policy's target; can be repeated
+    /// Secret in the namespace plimsoll-system with credentials of a MetricSource, of a policy's target or of a provider of node groups; can
+    /// be repeated
     #[arg(long = "source-secret", value_name = "NAME")]
     pub(crate) source_secrets: Vec<String>,
+    /// Let node groups be those of a Cluster API that runs on this cluster
+    #[arg(long)]
+    pub(crate) cluster_api: bool,
+    /// Resource of infrastructure.cluster.x-k8s.io, such as awsmachinetemplates, that describes the nodes of groups without any; can be
+    /// repeated
+    #[arg(long = "machine-template", value_name = "RESOURCE", requires = "cluster_api")]
+    pub(crate) machine_templates: Vec<String>,
     /// Controllers to run; Plimsoll is granted only what they use
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
     pub(crate) only: Vec<Part>,

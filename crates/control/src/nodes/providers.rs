@@ -258,6 +258,9 @@ impl Opened {
         let groups = last.groups.as_ref().map_err(ToString::to_string)?;
         let group = groups.iter().find(|group| group.id == id);
         let group = group.ok_or_else(|| "the provider does not have the group".to_owned())?;
+        if let Some(problem) = &group.problem {
+            return Err(problem.clone());
+        }
         Ok(ProviderGroup { connection: Arc::clone(&self.connection), state: group.clone() })
     }
 }

@@ -30,10 +30,14 @@ const CALLERS: &str = "plimsoll-allocator-callers";
 const CLIENT: &str = "plimsoll-allocator-client";
 
 pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
-    if !args.source_secrets.is_empty() && !access::has_policies(&args.only) {
+    let has_nodes = args.only.contains(&Part::Nodes);
+    if !args.source_secrets.is_empty() && !(has_nodes || access::has_policies(&args.only)) {
         usage(
-            "--source-secret: only scalingpolicy and autoscalepolicy read it, and --only has neither",
+            "--source-secret: only scalingpolicy, autoscalepolicy and nodes read it, and --only has none of them",
         );
+    }
+    if args.cluster_api && !has_nodes {
+        usage("--cluster-api: only nodes uses it, and --only does not have it");
     }
     let mut out = std::io::stdout().lock();
     if args.uninstall {
@@ -58,6 +62,9 @@ fn manifests(args: &Install) -> anyhow::Result<Vec<Value>> {
     }
     all.extend(access::controllers(namespace, &args.only));
     all.extend(access::sources(&args.source_secrets, namespace));
+    if args.cluster_api {
+        all.extend(access::cluster_api(&args.machine_templates, namespace));
+    }
     all.push(access::aggregated(namespace));
     all.extend(games::cluster());
     for game in &args.game_namespaces {
@@ -175,6 +182,27 @@ mod tests {
         );
         assert_eq!(binding["metadata"]["namespace"], "plimsoll-system");
         assert_eq!(binding["subjects"][0]["namespace"], "scalers");
+    }
+
+    #[test]
+    fn groups_of_cluster_api_can_be_scaled_only_with_a_flag() {
+        const GROUP: &str = "cluster.x-k8s.io";
+        const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+        let plain = manifests(&parse(&[])).unwrap();
+        assert!(!plain.iter().any(|object| object.to_string().contains(GROUP)));
+        let granted = |flags: &[&str]| {
+            let all = manifests(&parse(flags)).unwrap();
+            let of_group = rules(&all).into_iter().filter(|rule| rule["apiGroups"][0] == GROUP);
+            for rule in of_group {
+                let verbs = rule["verbs"].to_string();
+                assert!(!verbs.contains("delete") && !verbs.contains("update"), "{rule}");
+            }
+            assert!(may(&all, "patch", GROUP, "machinedeployments/scale"));
+            assert!(!may(&all, "patch", GROUP, "machinedeployments"));
+            may(&all, "list", INFRASTRUCTURE, "awsmachinetemplates")
+        };
+        assert!(!granted(&["--cluster-api"]));
+        assert!(granted(&["--cluster-api", "--machine-template=awsmachinetemplates"]));
     }
 
     /// Whether some rule grants a verb on a resource.

@@ -161,20 +161,26 @@ fn group(
     if !(is_named || is_scalable && can_grow && !is_paused) {
         return None;
     }
+    let replicas = object.spec.replicas.unwrap_or(0);
     let mut known = KnownGroup {
         kind: object.kind,
         namespace: object.metadata.namespace.clone(),
         name: object.metadata.name.clone(),
         limits: limits.clone().unwrap_or_default(),
-        replicas: object.spec.replicas.unwrap_or(0),
+        replicas,
         is_rolling_out: members.is_rolling_out(object),
         ..KnownGroup::default()
     };
+    // With sizes that cannot be read, the group stays as it is.
+    let (min, max) = match &limits {
+        Ok(limits) => (limits.min.unwrap_or(0), limits.max.unwrap_or(UNLIMITED)),
+        Err(_) => (replicas, replicas),
+    };
     let mut group = Group {
         id: object.id(),
-        min: known.limits.min.unwrap_or(0),
-        max: known.limits.max.unwrap_or(UNLIMITED),
-        target: known.replicas,
+        min,
+        max,
+        target: replicas,
         template,
         options,
         is_rolling_out: known.is_rolling_out,

@@ -31,6 +31,7 @@ const PAGE: u32 = 500;
 pub(super) struct Management {
     context: Context,
     kubeconfig_from: Option<SecretRef>,
+    trusted_kubeconfig: bool,
     group: String,
     version: String,
     opened: tokio::sync::Mutex<Option<Opened>>,
@@ -57,6 +58,7 @@ impl Management {
         Self {
             context: context.clone(),
             kubeconfig_from: settings.kubeconfig_from.clone(),
+            trusted_kubeconfig: settings.trusted_kubeconfig,
             group: settings.api_group.clone(),
             version: settings.api_version.clone(),
             opened: tokio::sync::Mutex::default(),
@@ -84,7 +86,7 @@ impl Management {
                 opened.cluster.client.clone()
             }
             (_, Some(secret)) => {
-                let client = client(&kubeconfig).await;
+                let client = client(&kubeconfig, self.trusted_kubeconfig).await;
                 client.map_err(|problem| secret.error(problem).to_string())?
             }
         };
@@ -232,13 +234,16 @@ fn log_undecodable(kind: &str, text: &str, reason: &serde_json::Error) {
     tracing::error!(kind, namespace, name, %reason, "object cannot be decoded and is skipped; correct or delete it");
 }
 
-/// Makes a client from a kubeconfig that needs no files and no programs: both would be those of the machine that Plimsoll runs on.
-async fn client(kubeconfig: &[u8]) -> Result<Client, String> {
+/// Makes a client from a kubeconfig. Unless it is trusted, it must need no files and no programs: both would be those of the machine
+/// that Plimsoll runs on.
+async fn client(kubeconfig: &[u8], is_trusted: bool) -> Result<Client, String> {
     let text = std::str::from_utf8(kubeconfig).map_err(|_| "expected UTF-8")?;
     // The cause may quote the credential.
     let kubeconfig =
         Kubeconfig::from_yaml(text).map_err(|_| "expected a kubeconfig in YAML".to_owned())?;
-    check_self_contained(&kubeconfig)?;
+    if !is_trusted {
+        check_self_contained(&kubeconfig)?;
+    }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let config = config.map_err(|error| error.to_string())?;
     Client::try_from(config).map_err(|error| api_message(&error))
@@ -308,10 +313,16 @@ mod tests {
             ("client-key: /etc/key", "", "user.client-key"),
             ("token: t", "certificate-authority: /etc/ca", "cluster.certificate-authority"),
         ] {
-            let refused = client(kubeconfig(user, cluster).as_bytes()).await.map(drop).unwrap_err();
+            let text = kubeconfig(user, cluster);
+            let refused = client(text.as_bytes(), false).await.map(drop).unwrap_err();
             assert!(refused.starts_with(problem), "{refused}");
         }
-        let refused = client(b"token: secret: x").await.map(drop).unwrap_err();
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, "t").unwrap();
+        let text = kubeconfig(&format!("tokenFile: {}", token.display()), "");
+        assert!(client(text.as_bytes(), true).await.is_ok());
+        let refused = client(b"token: secret: x", false).await.map(drop).unwrap_err();
         assert_eq!(refused, "expected a kubeconfig in YAML");
     }
 }

@@ -8,13 +8,15 @@ use super::objects::{Metadata, Scalable};
 use crate::providers::NamedGroup;
 use crate::secret::SecretRef;
 
-/// The block `clusterApi` of a connection. A drop-in for Cluster Autoscaler fills `apiGroup`, `apiVersion` and `architecture` from
-/// `CAPI_GROUP`, `CAPI_VERSION` and `CAPI_SCALE_ZERO_DEFAULT_ARCH`.
+/// The block `clusterApi` of a connection. A NodeAutoscaler has only `kubeconfigFrom` and `discover`. A drop-in for Cluster Autoscaler
+/// fills `apiGroup`, `apiVersion` and `architecture` from `CAPI_GROUP`, `CAPI_VERSION` and `CAPI_SCALE_ZERO_DEFAULT_ARCH`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Settings {
     /// A kubeconfig of the management cluster; default: the cluster that Plimsoll runs on.
     pub(super) kubeconfig_from: Option<SecretRef>,
+    /// Whether the kubeconfig may name files and start programs, as one that is given on a command line may.
+    pub(super) trusted_kubeconfig: bool,
     /// Which objects are groups besides those that NodeGroups name: those that match one of these.
     pub(super) discover: Vec<Selector>,
     /// The API group of Machines. It is also the prefix of their annotations.
@@ -29,6 +31,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             kubeconfig_from: None,
+            trusted_kubeconfig: false,
             discover: Vec::new(),
             api_group: "cluster.x-k8s.io".to_owned(),
             api_version: String::new(),

@@ -68,6 +68,31 @@ fn cluster_autoscaler(namespace: &str) -> [Value; 2] {
     ]
 }
 
+/// Returns the role to scale the groups of a Cluster API that runs on this cluster, with the infrastructure templates that describe their
+/// nodes by resource.
+pub(super) fn cluster_api(templates: &[String], namespace: &str) -> Vec<Value> {
+    const GROUP: &str = "cluster.x-k8s.io";
+    let scaled = ["machinedeployments", "machinesets", "machinepools"];
+    let mut rules = vec![
+        rule(GROUP, &scaled, &["list"]),
+        rule(
+            GROUP,
+            &scaled.map(|it| format!("{it}/scale")).each_ref().map(String::as_str),
+            &["get", "patch"],
+        ),
+        rule(GROUP, &["machines"], &["get", "list", "patch"]),
+    ];
+    if !templates.is_empty() {
+        let templates: Vec<&str> = templates.iter().map(String::as_str).collect();
+        rules.push(rule("infrastructure.cluster.x-k8s.io", &templates, &["list"]));
+    }
+    let metadata = global("plimsoll-cluster-api");
+    vec![
+        json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": metadata, "rules": rules}),
+        bound("ClusterRoleBinding", &metadata, "ClusterRole", "plimsoll-cluster-api", namespace),
+    ]
+}
+
 /// Whether the parts include controllers that use metric sources and scaling targets.
 pub(super) fn has_policies(parts: &[Part]) -> bool {
     parts.iter().any(|part| matches!(part, Part::ScalingPolicy | Part::AutoScalePolicy))
