@@ -6,6 +6,7 @@ mod aws;
 mod docker;
 mod haproxy;
 mod metrics_api;
+mod metrics_server;
 mod nats;
 mod prometheus;
 mod providers;

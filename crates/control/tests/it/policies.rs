@@ -4,6 +4,7 @@ mod containers;
 mod engine;
 mod faults;
 mod outages;
+mod prometheus;
 mod services;
 mod sharing;
 mod source;
