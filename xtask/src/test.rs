@@ -11,7 +11,7 @@ use xtask::{conformance, docker, prometheus, python, run, servers};
 
 /// Runs every test of the workspace, or those whose name contains `filter`, beside a real Kubernetes.
 pub(crate) fn run(filter: Option<&str>) -> anyhow::Result<()> {
-    tests(filter)?;
+    tests(filter, false)?;
     // A filter names tests of our own; without one, the short part of Kubernetes' conformance tests follows.
     if filter.is_none() {
         conformance::command(&conformance::Options { short: true, ..Default::default() })
@@ -22,7 +22,7 @@ pub(crate) fn run(filter: Option<&str>) -> anyhow::Result<()> {
 
 /// Runs everything there is, which takes most of an hour.
 pub(crate) fn with_long_suites() -> anyhow::Result<()> {
-    tests(None)?;
+    tests(None, true)?;
     random_cases()?;
     conformance::command(&conformance::Options::default())?;
     hostile(HOSTILE_REQUESTS, None)
@@ -51,8 +51,8 @@ fn random_cases() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the tests of the workspace beside a real Kubernetes.
-fn tests(filter: Option<&str>) -> anyhow::Result<()> {
+/// Runs the tests of the workspace beside a real Kubernetes; those that take long only where `is_long`.
+fn tests(filter: Option<&str>, is_long: bool) -> anyhow::Result<()> {
     let binaries = Binaries::build(&Program::CLUSTER)?;
     Binaries::build(&[Program::OldKubectl])?;
     let mut command = Command::new("cargo");
@@ -95,6 +95,12 @@ fn tests(filter: Option<&str>) -> anyhow::Result<()> {
     if std::env::var_os("PLIMSOLL_TEST_CHAOS").is_none() {
         let is_ci = std::env::var_os("CI").is_some();
         command.env("PLIMSOLL_TEST_CHAOS", if is_ci { "20000" } else { "2000" });
+    }
+    if is_long {
+        Binaries::build(&[Program::MetricsServer])?;
+        command.env("PLIMSOLL_TEST_SLOW", "1");
+        command.env("PLIMSOLL_TEST_KWOK", binaries.path(Program::Kwok));
+        command.env("PLIMSOLL_TEST_METRICS_SERVER", binaries.path(Program::MetricsServer));
     }
     if let Some(filter) = filter {
         command.args(["--", filter]);

@@ -2,6 +2,7 @@
 //!
 //! A new source is one file beside `http.rs` and one line in `SOURCES`.
 
+mod container_usage;
 mod docker;
 mod external_scaler;
 mod haproxy;

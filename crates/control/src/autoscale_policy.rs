@@ -13,7 +13,6 @@ use std::time::Duration;
 use api::Problem;
 use api::plimsoll::AutoScalePolicy;
 use api::plimsoll::auto_scale_policy::ServiceMetric;
-use api::plimsoll::scaling_policy::TargetSpec;
 use cluster::{CachedKind, Error, Key, RequeueAt, WorkQueue};
 use connect::targets::TargetRef;
 use decide::checks::{Window, just_after};
@@ -193,7 +192,7 @@ impl Services {
         let (at, interval) = (self.cx.clock.now(), self.cx.settings.service_interval);
         let shared_with = self.shared_with(target);
         let ask = |policy: &Arc<AutoScalePolicy>| {
-            let question = question(policy, target);
+            let question = self.question(policy, target);
             async move { self.cx.sources.ask(&question, at, interval).await }
         };
         let answers = match shared_with {
@@ -204,6 +203,23 @@ impl Services {
         observation.shared_with = shared_with;
         let verdicts = observation.decide(at);
         Some(Evaluation { policies, count, answers, verdicts, at })
+    }
+
+    /// Returns the question of a policy: the load of its service over the last minute.
+    fn question(&self, policy: &AutoScalePolicy, target: &TargetRef) -> Question {
+        let spec = &policy.spec;
+        let metric = match spec.metric {
+            ServiceMetric::Cpu => "cpu",
+            ServiceMetric::Memory => "memory",
+        };
+        let source = spec.source.as_deref().unwrap_or_else(|| own_source(&target.spec));
+        let (sources, drivers) = (&self.cx.sources, ["docker", "kubernetes", "rancher"]);
+        Question {
+            source: Some(source.to_owned()),
+            text: sources.usage_query(source, metric, spec.relative_to, &drivers),
+            window: Window { length: Some(WINDOW), offset: SignedDuration::ZERO },
+            target: target.clone(),
+        }
     }
 
     /// Returns the name of another autoscaler of the same target: a ScalingPolicy, or one that is not part of Plimsoll.
@@ -228,21 +244,6 @@ impl Services {
             Some(self.cx.clock.timer(just_after(until)))
         });
         quiet.chain([next_at]).min().unwrap_or(next_at)
-    }
-}
-
-/// Returns the question of a policy: the load of its service over the last minute.
-fn question(policy: &AutoScalePolicy, target: &TargetRef) -> Question {
-    let own: &TargetSpec = &target.spec;
-    let text = match policy.spec.metric {
-        ServiceMetric::Cpu => "cpu",
-        ServiceMetric::Memory => "memory",
-    };
-    Question {
-        source: Some(policy.spec.source.clone().unwrap_or_else(|| own_source(own).to_owned())),
-        text: text.to_owned(),
-        window: Window { length: Some(WINDOW), offset: SignedDuration::ZERO },
-        target: target.clone(),
     }
 }
 

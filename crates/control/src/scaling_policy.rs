@@ -126,6 +126,8 @@ impl Policies {
         }
         let evaluation = self.evaluate(&policy, read, &current, interval).await;
         let outcome = act::scale(&evaluation, &target, &current.version, interval, self).await?;
+        let (from, to) = (evaluation.decision.from, evaluation.decision.to);
+        tracing::trace!(policy = %key, from, to, ?outcome, "evaluated");
         journal::record(&evaluation, &outcome, self);
         record::all(&evaluation, &outcome, self).await?;
         let retry_at = self.index.retry_at(key, &outcome, Instant::now(), interval);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::plimsoll::MetricSource;
+use api::plimsoll::auto_scale_policy::RelativeTo;
 use cluster::{Caches, Key, Subscription, WorkQueue};
 use connect::targets::TargetRef;
 use decide::checks::Window;
@@ -108,6 +109,31 @@ impl Sources {
     pub(crate) fn has_driver(&self, driver: &str) -> bool {
         let sources = self.caches.sources.all();
         sources.iter().any(|source| source.spec.driver().as_deref() == Some(driver))
+    }
+
+    /// Returns the query for the use of CPU or memory in the language of a source: compared with `relative_to` where the source measures
+    /// containers of one of the drivers.
+    pub(crate) fn usage_query(
+        &self,
+        source: &str,
+        metric: &str,
+        relative_to: RelativeTo,
+        drivers: &[&str],
+    ) -> String {
+        let object = self.caches.sources.get(&Key::new("", source));
+        let driver = match &object {
+            Some(object) => object.spec.driver(),
+            None => Some(source.to_owned()),
+        };
+        let of = match relative_to {
+            RelativeTo::Limit => "limit",
+            RelativeTo::Request => "request",
+        };
+        if driver.is_some_and(|driver| drivers.contains(&&*driver)) {
+            format!("{metric}/{of}")
+        } else {
+            metric.to_owned()
+        }
     }
 
     /// Returns a source by its name. It is opened when it is first used, and again when its object has changed.

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::fleets::worlds::World;
 use crate::fleets::{FLEET, fleet};
-use crate::report::Report;
+use crate::report::{Report, millis, quantile};
 
 /// How many servers are kept ready.
 const SPARE: i32 = 100;
@@ -54,11 +54,7 @@ pub(crate) fn run(bursts: usize, real: bool) -> anyhow::Result<Report> {
 
 fn row(report: &mut Report, engine: &str, mut took: Vec<Duration>) {
     took.sort();
-    let at = |share: f64| {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-        let index = ((took.len() as f64 * share).ceil() as usize).clamp(1, took.len()) - 1;
-        format!("{:.1} ms", took[index].as_secs_f64() * 1000.0)
-    };
+    let at = |share: f64| millis(quantile(&took, share));
     let count = took.len().to_string();
     report.row(&[engine, &count, &at(0.5), &at(0.99), &at(1.0), "100 ms"]);
 }

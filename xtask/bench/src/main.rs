@@ -9,12 +9,16 @@ mod engine;
 mod fleets;
 mod nodes;
 mod report;
+mod services;
 mod workloads;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use report::Report;
 
@@ -93,6 +97,11 @@ enum Bench {
         #[arg(long)]
         only_embedded: bool,
     },
+    /// Thousands of scaling policies at work, with a metric source in a process of its own
+    Services(services::Options),
+    /// Serve the metric source of `services` alone
+    #[command(hide = true)]
+    MetricSource,
     /// A Deployment from nothing to a thousand Ready pods, through a rolling update, and back
     Workloads {
         /// How many pods
@@ -103,9 +112,13 @@ enum Bench {
 
 fn main() -> anyhow::Result<()> {
     tikv_jemalloc_ctl::background_thread::write(true).map_err(|err| anyhow::anyhow!("{err}"))?;
-    // As in the program itself: spans that the filter excludes cost nothing.
-    tracing_subscriber::fmt().with_env_filter("warn").with_writer(std::io::stderr).init();
     let args = Args::parse();
+    // As in the program itself: spans that the filter excludes cost nothing.
+    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let shown = shown.with_filter(EnvFilter::new("warn"));
+    let evaluations = services::Evaluations::default();
+    let traced = matches!(args.bench, Bench::Services(_)).then(|| evaluations.layer());
+    tracing_subscriber::registry().with(shown).with(traced).init();
     let report: Report = match args.bench {
         Bench::Allocate(options) => allocate::run(options)?,
         Bench::Autoscale { bursts, only_embedded } => autoscale::run(bursts, !only_embedded)?,
@@ -119,6 +132,8 @@ fn main() -> anyhow::Result<()> {
             None => return Ok(()),
         },
         Bench::LiveNodes { trials, only_embedded } => nodes::run(trials, !only_embedded)?,
+        Bench::Services(options) => services::run(&options, evaluations)?,
+        Bench::MetricSource => return services::serve_source(),
         Bench::Workloads { sizes } => workloads::run(&sizes)?,
     };
     report.print()?;

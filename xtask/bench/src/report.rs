@@ -1,6 +1,7 @@
 //! A table of figures, for the terminal, for `docs/performance.md` and as JSON.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -55,4 +56,16 @@ fn line(out: &mut impl Write, cells: &[String], widths: &[usize]) -> std::io::Re
     let padded: Vec<String> =
         cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
     writeln!(out, "| {} |", padded.join(" | "))
+}
+
+/// Returns the duration below which a share of them lies, in the order of their length; there is at least one.
+pub(crate) fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let index = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1;
+    sorted[index]
+}
+
+/// Shows a duration in milliseconds.
+pub(crate) fn millis(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }

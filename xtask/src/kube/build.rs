@@ -23,6 +23,8 @@ pub enum Program {
     Kwok,
     /// Kubernetes' own end-to-end tests.
     E2e,
+    /// The metrics API of pods and nodes.
+    MetricsServer,
 }
 
 impl Program {
@@ -55,6 +57,11 @@ impl Program {
             Self::OldKubectl => ("kubectl-old", "kubectl-old", "k8s.io/kubernetes/cmd/kubectl"),
             Self::Kwok => ("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
             Self::E2e => ("e2e.test", "kubernetes", "k8s.io/kubernetes/test/e2e"),
+            Self::MetricsServer => (
+                "metrics-server",
+                "metrics-server",
+                "sigs.k8s.io/metrics-server/cmd/metrics-server",
+            ),
         }
     }
 }
@@ -64,6 +71,8 @@ pub struct Binaries {
     folder: PathBuf,
     /// The version of the older Kubernetes, of which there is only a kubectl.
     old: String,
+    /// The version of metrics-server.
+    metrics_server: String,
 }
 
 impl Binaries {
@@ -77,7 +86,8 @@ impl Binaries {
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("could not make {}", folder.display()))?;
         let old = required("kubectl-old", "k8s.io/kubernetes")?;
-        let binaries = Self { folder, old };
+        let metrics_server = required("metrics-server", "sigs.k8s.io/metrics-server")?;
+        let binaries = Self { folder, old, metrics_server };
         let missing: Vec<_> = programs.iter().filter(|p| !binaries.path(**p).exists()).collect();
         if missing.is_empty() {
             return Ok(binaries);
@@ -96,8 +106,11 @@ impl Binaries {
     /// Returns the path of a program.
     pub fn path(&self, program: Program) -> PathBuf {
         match program {
-            // Its version is not in the name of the folder, because it is of no interest to the cluster.
+            // Their versions are not in the name of the folder, because they are of no interest to the cluster.
             Program::OldKubectl => self.folder.with_file_name(format!("kubectl-{}", self.old)),
+            Program::MetricsServer => {
+                self.folder.with_file_name(format!("metrics-server-{}", self.metrics_server))
+            }
             Program::Etcd
             | Program::ApiServer
             | Program::ControllerManager

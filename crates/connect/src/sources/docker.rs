@@ -1,10 +1,12 @@
-//! CPU and memory of a service's containers, as `docker stats` shows them: percent of one core, percent of the memory limit.
+//! CPU and memory of a service's containers, as `docker stats` shows them: percent of one core, percent of the memory limit. Or in percent
+//! of what the containers may use (`cpu/limit`, `memory/limit`) or have reserved (`memory/request`).
 //!
 //! The answer is the mean over the running containers that could be measured.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use api::plimsoll::auto_scale_policy::RelativeTo;
 use api::plimsoll::container_stats::sample;
 use decide::rules::container::{Sample, cores, percent};
 use futures::future::BoxFuture;
@@ -13,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use process::Clock;
 use serde_json::Value;
 
+use super::container_usage::{Metric, UsageQuery, mean};
 use super::{Answer, MetricSource, Query, QueryError};
 use crate::docker_engine::DockerEngine;
 use crate::registry::Context;
@@ -36,8 +39,8 @@ struct DockerStats {
 struct ContainerReading {
     at: Timestamp,
     sample: Sample,
-    /// Percent of one core since the reading before.
-    cpu: Option<f64>,
+    /// The cores in use since the reading before.
+    cores: Option<f64>,
 }
 
 pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
@@ -45,50 +48,26 @@ pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn Metric
     Ok(Box::new(DockerStats { engine, clock: context.clock.clone(), read: Mutex::default() }))
 }
 
-#[derive(Clone, Copy)]
-enum Metric {
-    Cpu,
-    Memory,
-}
-
 impl MetricSource for DockerStats {
     fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>> {
         Box::pin(async move {
-            query.expect_present("docker")?;
-            let metric = match query.text.as_str() {
-                "cpu" => Metric::Cpu,
-                "memory" => Metric::Memory,
-                other => {
-                    let problem = format!(
-                        "`{other}` is not a query of the source docker; write `cpu` or `memory`"
-                    );
-                    return Err(QueryError::Unsupported(problem));
-                }
-            };
-            let service = query.target.as_ref().and_then(|target| target.spec.docker.as_ref());
-            let service = service.ok_or_else(|| {
-                QueryError::Unsupported(
-                    "the source docker measures a target of the type docker".into(),
-                )
-            })?;
+            let (usage, service) =
+                UsageQuery::of_service(query, "docker", |target| target.docker.as_ref())?;
             let running = self.engine.containers(service, false).await?;
             let values: Vec<Option<f64>> = stream::iter(running)
-                .map(|container| async move { self.measure(&container.id, metric).await })
+                .map(|container| async move { self.measure(&container.id, usage).await })
                 .buffer_unordered(CONCURRENTLY)
                 .try_collect()
                 .await?;
             let values: Vec<f64> = values.into_iter().flatten().collect();
-            Ok(match values.len() {
-                0 => Answer::NoData,
-                count => Answer::now(query, values.iter().sum::<f64>() / count as f64),
-            })
+            Ok(mean(query, &values))
         })
     }
 }
 
 impl DockerStats {
     /// Measures a container; `None` where it has ended or has nothing to compare with.
-    async fn measure(&self, id: &str, metric: Metric) -> Result<Option<f64>, QueryError> {
+    async fn measure(&self, id: &str, usage: UsageQuery) -> Result<Option<f64>, QueryError> {
         let known = {
             let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
             read.get(id).copied().filter(|known| self.age(known) <= LONGEST)
@@ -100,9 +79,19 @@ impl DockerStats {
         };
         let Some(reading) = reading else { return Ok(None) };
         let memory = reading.sample.memory;
-        Ok(match metric {
-            Metric::Cpu => reading.cpu,
-            Metric::Memory => percent(memory.used() as f64, memory.limit as f64),
+        let whole = match (usage.relative_to, usage.metric) {
+            (None, Metric::Cpu) => 1.0,
+            // All memory of the machine where the container has no limit.
+            (None, Metric::Memory) => memory.limit as f64,
+            (Some(relative_to), metric) => {
+                let container = self.engine.get::<Value>(&["containers", id, "json"], &[]).await?;
+                let Some(container) = container else { return Ok(None) };
+                whole(&container, metric, relative_to)?
+            }
+        };
+        Ok(match usage.metric {
+            Metric::Cpu => reading.cores.and_then(|cores| percent(cores, whole)),
+            Metric::Memory => percent(memory.used() as f64, whole),
         })
     }
 
@@ -118,8 +107,8 @@ impl DockerStats {
         let Some(stats) = stats else { return Ok(None) };
         let Some((now, before)) = samples(&stats) else { return Ok(None) };
         let before = before.or(known.map(|known| known.sample));
-        let cpu = before.and_then(|before| percent(cores(&before, &now)?, 1.0));
-        let reading = ContainerReading { at: self.clock.now(), sample: now, cpu };
+        let cores = before.and_then(|before| cores(&before, &now));
+        let reading = ContainerReading { at: self.clock.now(), sample: now, cores };
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if read.len() >= CONTAINERS && !read.contains_key(id) {
             read.clear();
@@ -131,6 +120,29 @@ impl DockerStats {
     fn age(&self, reading: &ContainerReading) -> SignedDuration {
         self.clock.now().duration_since(reading.at)
     }
+}
+
+/// Returns what the use of a container is compared with, in cores or bytes: its limit or its reservation. Without a CPU limit it is one core.
+fn whole(container: &Value, metric: Metric, relative_to: RelativeTo) -> Result<f64, QueryError> {
+    let settings = &container["HostConfig"];
+    // Zero is how the engine writes that a setting is not made.
+    let number = |field: &str| settings[field].as_f64().filter(|number| *number > 0.0);
+    let found = match (metric, relative_to) {
+        (Metric::Cpu, RelativeTo::Limit) => {
+            let of_quota = || Some(number("CpuQuota")? / number("CpuPeriod").unwrap_or(1e5));
+            let limit = number("NanoCpus").map(|nanos| nanos / 1e9).or_else(of_quota);
+            Ok(limit.unwrap_or(1.0))
+        }
+        (Metric::Cpu, RelativeTo::Request) => {
+            Err("CPU request, since Docker knows none; compare with the limit")
+        }
+        (Metric::Memory, RelativeTo::Limit) => number("Memory").ok_or("memory limit"),
+        (Metric::Memory, RelativeTo::Request) => {
+            number("MemoryReservation").ok_or("memory reservation")
+        }
+    };
+    let name = container["Name"].as_str().unwrap_or_default().trim_start_matches('/');
+    found.map_err(|what| QueryError::Unsupported(format!("container {name} has no {what}")))
 }
 
 /// Returns the sample of a stats object and the one before it, if there is one; `None` for a container that has ended.
@@ -146,6 +158,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_container_without_a_cpu_limit_may_use_one_core_and_without_a_memory_limit_is_not_compared()
+    {
+        let compared = |settings: Value, metric, relative_to| {
+            let container = json!({"Name": "/web", "HostConfig": settings});
+            whole(&container, metric, relative_to).map_err(|err| err.to_string())
+        };
+        use Metric::{Cpu, Memory};
+        use RelativeTo::{Limit, Request};
+        for (settings, metric, relative_to, wanted) in [
+            (json!({"NanoCpus": 500_000_000}), Cpu, Limit, Ok(0.5)),
+            (json!({"NanoCpus": 0, "CpuQuota": 150_000}), Cpu, Limit, Ok(1.5)),
+            (json!({"CpuQuota": 20_000, "CpuPeriod": 10_000}), Cpu, Limit, Ok(2.0)),
+            (json!({"CpuQuota": -1}), Cpu, Limit, Ok(1.0)),
+            (
+                json!({"CpuShares": 512}),
+                Cpu,
+                Request,
+                Err("CPU request, since Docker knows none; compare with the limit"),
+            ),
+            (json!({"Memory": 1024}), Memory, Limit, Ok(1024.0)),
+            (json!({"Memory": 0}), Memory, Limit, Err("memory limit")),
+            (json!({"MemoryReservation": 512}), Memory, Request, Ok(512.0)),
+            (json!({"Memory": 1024}), Memory, Request, Err("memory reservation")),
+        ] {
+            let wanted = wanted.map_err(|what| format!("container web has no {what}"));
+            assert_eq!(compared(settings.clone(), metric, relative_to), wanted, "{settings}");
+        }
+    }
 
     #[test]
     fn samples_are_those_that_docker_stats_compares() {

@@ -1,4 +1,4 @@
-//! The metrics APIs of the cluster: use of the target's pods in percent of their requests, custom and external metrics.
+//! The metrics APIs of the cluster: use of the target's pods in percent of their requests or limits, custom and external metrics.
 //!
 //! Pods without metrics are left out, never counted as zero.
 
@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::container_usage::UsageQuery;
 use super::{Answer, MetricSource, Query, QueryError};
 use crate::registry::{Context, read_settings};
 use crate::targets::{ScaleTarget, TargetRef};
@@ -45,8 +46,8 @@ pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn Metric
 /// A query, parsed.
 #[derive(Debug, PartialEq, Eq)]
 enum Metric<'a> {
-    /// `cpu` or `memory`.
-    Resource(&'a str),
+    /// The use of CPU or memory.
+    Resource(UsageQuery),
     /// A custom metric of the pods.
     Pods(&'a str),
     /// An external metric, and its label selector.
@@ -56,13 +57,12 @@ enum Metric<'a> {
 fn parse(text: &str) -> Result<Metric<'_>, QueryError> {
     let unknown = || {
         QueryError::Unsupported(format!(
-            "`{text}` is not a query of the source kubernetes; write `cpu`, `memory`, `pods/NAME` or `external/NAME{{label=value}}`"
+            "`{text}` is not a query of the source kubernetes; write `cpu`, `memory` (or either with `/limit`), `pods/NAME` or `external/NAME{{label=value}}`"
         ))
     };
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '?', '#', '{', '}', ' ']);
-    match text {
-        "cpu" | "memory" => return Ok(Metric::Resource(text)),
-        _ => {}
+    if let Some(usage) = UsageQuery::parse(text) {
+        return Ok(Metric::Resource(usage));
     }
     if let Some(name) = text.strip_prefix("pods/").filter(|name| is_name(name)) {
         return Ok(Metric::Pods(name));
@@ -89,7 +89,7 @@ impl MetricSource for Kubernetes {
                 QueryError::Unsupported("the source kubernetes needs the target of a policy".into())
             })?;
             match metric {
-                Metric::Resource(resource) => self.resource(resource, target, query).await,
+                Metric::Resource(usage) => self.resource(usage, target, query).await,
                 Metric::Pods(name) => self.pods_metric(name, target, query).await,
                 Metric::External(name, labels) => {
                     self.external(name, &labels, &target.namespace, query).await
@@ -102,7 +102,7 @@ impl MetricSource for Kubernetes {
 impl Kubernetes {
     async fn resource(
         &self,
-        resource: &str,
+        usage: UsageQuery,
         target: &TargetRef,
         query: &Query,
     ) -> Result<Answer, QueryError> {
@@ -115,7 +115,7 @@ impl Kubernetes {
         let (pods, metrics) = tokio::join!(pods.list(&params), metrics);
         let pods = pods.map_err(|err| refused("/api/v1/pods", &err))?;
         let pods: Vec<Pod> = pods.items.iter().filter_map(Undecoded::decode).collect();
-        usage::utilization(&pods, &metrics?, resource, query.now)
+        usage::utilization(&pods, &metrics?, usage, query.now)
             .map_err(|problem| QueryError::WrongAnswer { url: path, problem })
     }
 
@@ -291,7 +291,8 @@ mod tests {
 
     #[test]
     fn a_query_names_a_resource_a_custom_or_an_external_metric() {
-        assert_eq!(parse("cpu").unwrap(), Metric::Resource("cpu"));
+        let cpu = UsageQuery::parse("cpu/limit").unwrap();
+        assert_eq!(parse("cpu/limit").unwrap(), Metric::Resource(cpu));
         assert_eq!(parse("pods/queue_length").unwrap(), Metric::Pods("queue_length"));
         let external = |labels: &str| Metric::External("jobs", labels.to_owned());
         assert_eq!(parse("external/jobs").unwrap(), external(""));

@@ -1,5 +1,5 @@
 //! CPU and memory of the containers of a Rancher service, from the websocket `containerStats`: percent of one core, and percent of
-//! the memory limit.
+//! the memory limit. Or in percent of the reservation (`cpu/request`, `memory/request`). Rancher shows no CPU limit.
 //!
 //! The token of a websocket names the containers that ran when it was issued, so that each query opens a websocket of its own,
 //! and closes it as soon as every container has reported.
@@ -9,6 +9,7 @@ mod stats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use api::plimsoll::auto_scale_policy::RelativeTo;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::SinkExt as _;
@@ -26,6 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use self::stats::Readings;
+use super::container_usage::{Metric, UsageQuery, mean};
 use super::{Answer, MetricSource, Query, QueryError};
 use crate::connection::ConnectionError;
 use crate::rancher::RancherApi;
@@ -52,12 +54,6 @@ pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn Metric
     Ok(Box::new(RancherStats { client: context.client.clone(), api }))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Metric {
-    Cpu,
-    Memory,
-}
-
 /// The fields of a service that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,48 +74,34 @@ struct Access {
 
 /// The fields of an instance that are read.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Instance {
     /// The memory limit in bytes.
     memory: Option<u64>,
+    /// The reserved memory in bytes.
+    memory_reservation: Option<u64>,
+    /// The reserved CPU in thousandths of a core.
+    milli_cpu_reservation: Option<u64>,
 }
 
 impl MetricSource for RancherStats {
     fn query<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Answer, QueryError>> {
         Box::pin(async move {
-            query.expect_present("rancher")?;
-            let metric = match query.text.as_str() {
-                "cpu" => Metric::Cpu,
-                "memory" => Metric::Memory,
-                other => {
-                    return Err(QueryError::Unsupported(format!(
-                        "`{other}` is not a query of the source rancher; write `cpu` or `memory`"
-                    )));
-                }
-            };
-            let target = query.target.as_ref().and_then(|target| target.spec.rancher.as_ref());
-            let target = target.ok_or_else(|| {
-                QueryError::Unsupported(
-                    "the source rancher measures a target of the type rancher".to_owned(),
-                )
-            })?;
+            let (usage, target) =
+                UsageQuery::of_service(query, "rancher", |target| target.rancher.as_ref())?;
             let service = self.api.service(&target.service, None).await?;
             let service: Service = service.success()?.json()?;
-            let Some(readings) = self.readings(&service, metric, query.deadline).await? else {
+            let Some(readings) = self.readings(&service, usage.metric, query.deadline).await?
+            else {
                 return Ok(Answer::NoData);
             };
-            let values = match metric {
-                Metric::Cpu => readings.cpu(),
-                Metric::Memory => self.memory(&service, &readings).await?,
-            };
+            let values = self.values(&service, &readings, usage).await?;
             let expected = service.instance_ids.map_or(values.len(), |ids| ids.len());
             if values.len() * 2 < expected {
                 let problem = format!("stats of {} of {expected} containers", values.len());
                 return Err(self.wrong(&target.service, problem));
             }
-            Ok(match values.len() {
-                0 => Answer::NoData,
-                count => Answer::now(query, values.iter().sum::<f64>() / count as f64),
-            })
+            Ok(mean(query, &values))
         })
     }
 }
@@ -202,20 +184,49 @@ impl RancherStats {
         Ok(socket)
     }
 
-    /// Returns the memory of each container in percent of its limit.
-    async fn memory(&self, service: &Service, readings: &Readings) -> Result<Vec<f64>, QueryError> {
+    /// Returns the use of each container in percent.
+    async fn values(
+        &self,
+        service: &Service,
+        readings: &Readings,
+        usage: UsageQuery,
+    ) -> Result<Vec<f64>, QueryError> {
         let of_service = service.instance_ids.as_deref().unwrap_or_default();
-        let used = readings.memory(of_service);
+        match (usage.metric, usage.relative_to) {
+            (Metric::Cpu, None | Some(RelativeTo::Limit)) => {
+                Ok(readings.cpu(of_service).into_iter().map(|(_, cores)| cores * 100.0).collect())
+            }
+            (Metric::Cpu, Some(RelativeTo::Request)) => {
+                let whole = |instance: Instance| Some(instance.milli_cpu_reservation? as f64 / 1e3);
+                self.shares(readings.cpu(of_service), whole, "CPU reservation").await
+            }
+            // The limit in the stats is the memory of the host.
+            (Metric::Memory, None | Some(RelativeTo::Limit)) => {
+                let whole = |instance: Instance| Some(instance.memory? as f64);
+                self.shares(readings.memory(of_service), whole, "memory limit").await
+            }
+            (Metric::Memory, Some(RelativeTo::Request)) => {
+                let whole = |instance: Instance| Some(instance.memory_reservation? as f64);
+                self.shares(readings.memory(of_service), whole, "memory reservation").await
+            }
+        }
+    }
+
+    /// Returns the use of each container in percent of a setting of its instance; an instance without it is an error.
+    async fn shares(
+        &self,
+        used: Vec<(String, f64)>,
+        whole: impl Fn(Instance) -> Option<f64>,
+        what: &str,
+    ) -> Result<Vec<f64>, QueryError> {
+        let whole = &whole;
         stream::iter(used)
             .map(|(id, used)| async move {
                 let instance = self.api.instance(&id).await?;
-                let instance: Instance = instance.success()?.json()?;
-                let limit = instance.memory.filter(|limit| *limit > 0);
-                let limit = limit.ok_or_else(|| {
-                    // The limit in the stats is the memory of the host.
-                    self.wrong(&id, "an instance that has no memory limit".to_owned())
-                })?;
-                Ok::<_, QueryError>(used as f64 / limit as f64 * 100.0)
+                let whole = whole(instance.success()?.json()?).filter(|whole| *whole > 0.0);
+                let whole = whole
+                    .ok_or_else(|| self.wrong(&id, format!("an instance that has no {what}")))?;
+                Ok::<_, QueryError>(used / whole * 100.0)
             })
             .buffer_unordered(CONCURRENTLY)
             .try_collect()

@@ -9,6 +9,7 @@ mod expander;
 mod external_grpc;
 mod haproxy;
 mod metrics_api;
+mod metrics_server;
 mod nats;
 mod prometheus;
 mod providers;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::plimsoll::ScalingPolicy;
+use api::plimsoll::auto_scale_policy::RelativeTo;
 use api::plimsoll::scaling_policy::{RuleMetric, ScalingPolicySpec, TargetSpec};
 use decide::checks::{Policy, Window};
 use futures::future::join_all;
@@ -11,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::observe::Answers;
 use super::{Policies, target_of};
 use crate::metrics::Answer;
-use crate::sources::Question;
+use crate::sources::{Question, Sources};
 
 /// Answers every check and rule of a policy that will vote. No source is queried outside the schedule or the limits.
 pub(super) async fn all(
@@ -36,7 +37,7 @@ pub(super) async fn all(
     let checks = join_all(check_questions(policy, read, now).into_iter().map(ask));
     let metrics = [RuleMetric::Cpu, RuleMetric::Memory, RuleMetric::Requests];
     let rules = join_all(metrics.map(|metric| async move {
-        match rule_question(policy, metric) {
+        match rule_question(policy, metric, sources) {
             Some(Ok(question)) => ask(Some(question)).await,
             Some(Err(problem)) => Answer::Failed(problem),
             None => Answer::NoData,
@@ -72,14 +73,21 @@ fn check_questions(policy: &ScalingPolicy, read: &Policy, now: Timestamp) -> Vec
 }
 
 /// Returns the one question of all rules about a metric, as long as the longest of them; `None` where there are no such rules.
-fn rule_question(policy: &ScalingPolicy, metric: RuleMetric) -> Option<Result<Question, String>> {
+fn rule_question(
+    policy: &ScalingPolicy,
+    metric: RuleMetric,
+    sources: &Sources,
+) -> Option<Result<Question, String>> {
     let spec = &policy.spec;
     let spans = spec.rules.iter().filter(|rule| rule.metric == metric).map(|rule| rule.span.0);
     let window = Window { length: Some(spans.max()?), offset: SignedDuration::ZERO };
     let (source, text) = match metric {
-        RuleMetric::Cpu | RuleMetric::Memory => {
-            (rule_source(spec).to_owned(), metric.name().to_owned())
+        RuleMetric::Cpu => {
+            let (source, limit) = (rule_source(spec), RelativeTo::Limit);
+            let text = sources.usage_query(source, metric.name(), limit, &["docker", "rancher"]);
+            (source.to_owned(), text)
         }
+        RuleMetric::Memory => (rule_source(spec).to_owned(), metric.name().to_owned()),
         RuleMetric::Requests => match &spec.requests_from {
             Some(from) => (from.source.clone(), from.query.clone()),
             None => {

@@ -1,16 +1,17 @@
-//! Clients that stop, count requests, or act as the admission webhooks of a cluster.
+//! Clients that stop, lose their connection, count requests, or act as the admission webhooks of a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use futures::StreamExt as _;
 use http::{Method, Request};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Returns a client that stops at its `life`-th request: that one is sent or not, and no response arrives.
 pub(crate) fn mortal(client: Client, life: u32, is_sent: bool) -> (Client, Arc<Notify>) {
@@ -31,6 +32,57 @@ pub(crate) fn mortal(client: Client, life: u32, is_sent: bool) -> (Client, Arc<N
         }
     });
     (Client::new(service, "default"), death)
+}
+
+/// The connection to an API server, which can be lost and restored.
+#[derive(Clone)]
+pub(crate) struct Connection(Arc<watch::Sender<bool>>);
+
+impl Connection {
+    /// Loses the connection: requests fail, the answers to those in progress are lost, and watches end.
+    pub(crate) fn lose(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) fn restore(&self) {
+        self.0.send_replace(false);
+    }
+
+    /// Waits until the connection is lost.
+    pub(crate) async fn lost(&self) {
+        self.0.subscribe().wait_for(|is_lost| *is_lost).await.unwrap();
+    }
+}
+
+/// Returns a client whose connection is lost at its `at`-th request, which is carried out.
+pub(crate) fn disconnected(client: Client, at: u32) -> (Client, Connection) {
+    let connection = Connection(Arc::new(watch::Sender::new(false)));
+    let (kept, count) = (connection.clone(), Arc::new(AtomicU32::new(0)));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, connection, count) = (client.clone(), connection.clone(), Arc::clone(&count));
+        async move {
+            let refused = || kube::Error::Service("connection refused".into());
+            let mut is_lost = connection.0.subscribe();
+            if *is_lost.borrow() {
+                return Err(refused());
+            }
+            // What was sent is carried out, also when its answer is lost.
+            let sent = tokio::spawn(async move { client.send(request).await });
+            if count.fetch_add(1, Ordering::Relaxed) == at {
+                connection.lose();
+            }
+            tokio::select! {
+                biased;
+                _ = is_lost.wait_for(|is_lost| *is_lost) => Err(refused()),
+                answer = sent => {
+                    let lost = Box::pin(async move { connection.lost().await });
+                    let until_lost = |body| StreamBody::new(BodyStream::new(body).take_until(lost));
+                    Ok(answer.unwrap()?.map(until_lost))
+                }
+            }
+        }
+    });
+    (Client::new(service, "default"), kept)
 }
 
 /// Returns a client that reads a text in the place of another one of the same length.

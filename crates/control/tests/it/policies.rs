@@ -1,6 +1,10 @@
 //! Scaling policies at work: on a Deployment of an embedded engine, with a metric source on loopback, in virtual time.
 
+mod containers;
+mod engine;
 mod faults;
+mod outages;
+mod prometheus;
 mod services;
 mod sharing;
 mod source;
@@ -128,6 +132,19 @@ pub(crate) fn pass_through() -> Value {
         "checks": [{"name": "load", "source": "load", "query": "load", "window": "instant",
                     "strategy": {"passThrough": {}}}],
     })
+}
+
+/// The three rules of Rancher's design.
+pub(crate) fn rules_of_the_seed() -> [Value; 3] {
+    [
+        cpu_rule(">=", 60, "10m", "ScaleOut", 1),
+        cpu_rule(">=", 85, "5m", "ScaleOut", 3),
+        cpu_rule("<=", 40, "25m", "ScaleIn", 2),
+    ]
+}
+
+pub(crate) fn cpu_rule(operation: &str, value: u32, span: &str, action: &str, count: u32) -> Value {
+    json!({"metric": "cpu", "operation": operation, "value": value, "for": span, "action": action, "count": count})
 }
 
 /// Lets time pass.

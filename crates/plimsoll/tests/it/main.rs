@@ -6,6 +6,7 @@ mod allocate;
 mod apply;
 mod cli;
 mod completions;
+mod compose;
 mod evaluate;
 mod fleets;
 mod growing;

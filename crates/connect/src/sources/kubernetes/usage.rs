@@ -1,15 +1,18 @@
-//! The use of pods in percent of their requests, as HorizontalPodAutoscaler computes it: the sum of use by the sum of requests.
+//! The use of pods in percent of their requests, as HorizontalPodAutoscaler computes it: the sum of use by the sum of requests; or, computed in
+//! the same way, of their limits.
 
 use std::collections::BTreeMap;
 
 use api::plimsoll::Span;
+use api::plimsoll::auto_scale_policy::RelativeTo;
 use api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use kube::ResourceExt as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::sources::Answer;
+use crate::sources::container_usage::{Metric, UsageQuery};
 
 /// The answer of metrics.k8s.io.
 #[derive(Deserialize)]
@@ -69,11 +72,11 @@ pub(super) fn reduce_fresh<V: Copy>(
     }
 }
 
-/// Returns the use of the pods that have metrics; an error names the pod that has no request.
+/// Returns the use of the pods that have metrics; an error names the pod that has no request or limit to compare it with.
 pub(super) fn utilization(
     pods: &[Pod],
     metrics: &PodMetricsList,
-    resource: &str,
+    query: UsageQuery,
     now: Timestamp,
 ) -> Result<Answer, String> {
     let used: BTreeMap<&str, &PodMetrics> =
@@ -83,22 +86,22 @@ pub(super) fn utilization(
         let Some(metrics) = used.get(pod.name_any().as_str()) else { continue };
         let mut usage = 0.0;
         for container in &metrics.containers {
-            let Some(text) = container.usage.get(resource) else { continue };
+            let Some(text) = container.usage.get(query.metric.name()) else { continue };
             let amount = Quantity::parse(text)
                 .map_err(|err| format!("the use `{text}` of pod {}: {err}", pod.name_any()))?;
             usage += amount.as_f64();
         }
-        let request = request(pod, resource)?;
+        let whole = whole(pod, query)?;
         found.push(MeasuredValue {
             at: metrics.timestamp,
             window: metrics.window.0,
-            value: (usage, request),
+            value: (usage, whole),
         });
     }
     Ok(reduce_fresh(&found, now, |pods| {
-        let (usage, requests) =
+        let (usage, whole) =
             pods.iter().fold((0.0, 0.0), |sum, pod| (sum.0 + pod.0, sum.1 + pod.1));
-        usage / requests * 100.0
+        usage / whole * 100.0
     }))
 }
 
@@ -107,34 +110,45 @@ fn is_running(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
 }
 
-/// Returns the request of a pod: its own, or the sum of its containers'.
-fn request(pod: &Pod, resource: &str) -> Result<f64, String> {
-    let name = pod.name_any();
-    let missing = |of: &str| format!("pod {name}, whose {of} has no request for {resource}");
+/// Returns what the use of a pod is compared with: its own request or limit, or the sum of its containers'.
+fn whole(pod: &Pod, query: UsageQuery) -> Result<f64, String> {
+    let (name, resource) = (pod.name_any(), query.metric.name());
+    let what = if is_of_limit(query) { "limit" } else { "request" };
+    let missing = |of: &str| format!("pod {name}, whose {of} has no {what} for {resource}");
     let Some(spec) = &pod.spec else { return Err(missing("spec")) };
-    let own = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    let amounts = match own.and_then(|requests| requests.get(resource)) {
-        Some(request) => vec![&request.0],
+    let amounts = match amount(spec.resources.as_ref(), query) {
+        Some(amount) => vec![amount],
         None => {
             let of = |container: &Container| missing(&format!("container {}", container.name));
-            long_running(spec)
-                .map(|container| {
-                    container_request(container, resource).ok_or_else(|| of(container))
-                })
-                .collect::<Result<_, _>>()?
+            let amount = |container: &'_ Container| {
+                let own = amount(container.resources.as_ref(), query);
+                own.or_else(|| without_limit(query)).ok_or_else(|| of(container))
+            };
+            long_running(spec).map(amount).collect::<Result<_, _>>()?
         }
     };
     let mut sum = 0.0;
     for amount in amounts {
-        let amount = Quantity::parse(amount).map_err(|err| format!("pod {name}: {err}"))?;
+        let amount = Quantity::parse(&amount).map_err(|err| format!("pod {name}: {err}"))?;
         sum += amount.as_f64();
     }
     if sum > 0.0 { Ok(sum) } else { Err(missing("containers")) }
 }
 
-fn container_request<'a>(container: &'a Container, resource: &str) -> Option<&'a String> {
-    let requests = container.resources.as_ref()?.requests.as_ref()?;
-    requests.get(resource).map(|request| &request.0)
+fn is_of_limit(query: UsageQuery) -> bool {
+    query.relative_to == Some(RelativeTo::Limit)
+}
+
+/// Returns the request or the limit among the resources of a pod or a container.
+fn amount(resources: Option<&ResourceRequirements>, query: UsageQuery) -> Option<String> {
+    let resources = resources?;
+    let of = if is_of_limit(query) { &resources.limits } else { &resources.requests };
+    of.as_ref()?.get(query.metric.name()).map(|amount| amount.0.clone())
+}
+
+/// Returns what a container without a limit is compared with: for CPU one core, as for all policies of services.
+fn without_limit(query: UsageQuery) -> Option<String> {
+    (is_of_limit(query) && query.metric == Metric::Cpu).then(|| "1".to_owned())
 }
 
 /// Returns the containers that run as long as the pod, sidecars included.
@@ -175,7 +189,8 @@ mod tests {
         used: &[(&str, &str, &str)],
         resource: &str,
     ) -> Result<Answer, String> {
-        utilization(pods, &metrics(used), resource, "2026-01-01T00:01:00Z".parse().unwrap())
+        let query = UsageQuery::parse(resource).unwrap();
+        utilization(pods, &metrics(used), query, "2026-01-01T00:01:00Z".parse().unwrap())
     }
 
     fn at_50(value: f64) -> Result<Answer, String> {
@@ -203,5 +218,24 @@ mod tests {
         let pods = [pod("a", "Running", json!({"memory": "1Gi"}))];
         let problem = measured(&pods, &[("a", LATE, "1")], "cpu").unwrap_err();
         assert_eq!(problem, "pod a, whose container main has no request for cpu");
+    }
+    #[test]
+    fn relative_to_limits_cpu_has_one_core_without_a_limit_and_memory_is_an_error() {
+        let limited = |name: &str, limits: Value| {
+            let mut pod = pod(name, "Running", json!({"cpu": "1m", "memory": "1Mi"}));
+            let container = &mut pod.spec.as_mut().unwrap().containers[0];
+            let limits = json!({"limits": limits, "requests": {"cpu": "1m", "memory": "1Mi"}});
+            container.resources = serde_json::from_value(limits).unwrap();
+            pod
+        };
+        let pods =
+            [limited("a", json!({"cpu": "500m", "memory": "128Mi"})), limited("b", json!({}))];
+        let used = [("a", LATE, "250m"), ("b", LATE, "50m")];
+        assert_eq!(measured(&pods[..1], &used, "cpu/limit"), at_50(50.0));
+        assert_eq!(measured(&pods, &used, "cpu/limit"), at_50(20.0));
+        assert_eq!(measured(&pods[..1], &used, "memory/limit"), at_50(50.0));
+        let problem = measured(&pods, &used, "memory/limit").unwrap_err();
+        assert_eq!(problem, "pod b, whose container main has no limit for memory");
+        assert_eq!(measured(&pods[..1], &used, "cpu/request"), measured(&pods[..1], &used, "cpu"));
     }
 }

@@ -93,25 +93,32 @@ impl Readings {
             && self.by_id.values().all(|readings| count(readings) >= reports)
     }
 
-    /// Returns the CPU usage of each container that has reported twice, in percent of one core.
-    pub(super) fn cpu(&self) -> Vec<f64> {
-        let usage = |(first, last): &(Report, Option<Report>)| {
-            let last = (*last)?;
+    /// Returns the cores that each container uses which has reported twice, by its id in Rancher.
+    pub(super) fn cpu(&self, of_service: &[String]) -> Vec<(String, f64)> {
+        self.by_instance(of_service, |first, last| {
+            let last = last?;
             let used = last.cpu?.checked_sub(first.cpu?)?;
-            percent(used as f64, last.at.duration_since(first.at).as_nanos() as f64)
-        };
-        self.by_id.values().filter_map(usage).collect()
+            let percent = percent(used as f64, last.at.duration_since(first.at).as_nanos() as f64);
+            percent.map(|percent| percent / 100.0)
+        })
     }
 
-    /// Returns the memory of each container in bytes, by its id in Rancher. The only container of a service reports with the id that it
-    /// has in Docker.
-    pub(super) fn memory(&self, of_service: &[String]) -> Vec<(String, u64)> {
+    /// Returns the memory of each container in bytes, by its id in Rancher.
+    pub(super) fn memory(&self, of_service: &[String]) -> Vec<(String, f64)> {
+        self.by_instance(of_service, |first, last| Some(last.unwrap_or(first).memory? as f64))
+    }
+
+    /// Computes a number for each container, by its id in Rancher. The only container of a service reports with the id that it has in Docker.
+    fn by_instance(
+        &self,
+        of_service: &[String],
+        number: impl Fn(Report, Option<Report>) -> Option<f64>,
+    ) -> Vec<(String, f64)> {
         let only = Some(of_service).filter(|ids| ids.len() == 1).and_then(|ids| ids.first());
-        let used = self.by_id.iter().filter_map(|(id, (first, last))| {
-            let used = last.unwrap_or(*first).memory?;
-            Some((only.unwrap_or(id).clone(), used))
+        let found = self.by_id.iter().filter_map(|(id, (first, last))| {
+            Some((only.unwrap_or(id).clone(), number(*first, *last)?))
         });
-        used.collect()
+        found.collect()
     }
 }
 
@@ -138,10 +145,13 @@ mod tests {
         const S: u64 = 1_000_000_000;
         let both = [element("a", 1, 5 * S), element("b", 1, 0), element("a", 3, 6 * S)];
         let found = readings(&["a", "b"], &both);
-        assert_eq!(found.cpu(), [50.0]);
+        let cpu = |found: &Readings| {
+            found.cpu(&[]).into_iter().map(|(_, cores)| cores).collect::<Vec<_>>()
+        };
+        assert_eq!(cpu(&found), [0.5]);
         assert!(found.has(1) && !found.has(2));
         let found = readings(&["a", "b"], &[both.as_slice(), &[element("b", 2, S)]].concat());
-        assert_eq!(found.cpu(), [50.0, 100.0]);
+        assert_eq!(cpu(&found), [0.5, 1.0]);
         assert!(found.has(2));
     }
 
@@ -150,7 +160,7 @@ mod tests {
         let zeros = json!([{"id": "a", "timestamp": "0001-01-01T00:00:00Z"}]);
         let restarted = [element("a", 1, 900), element("a", 2, 0), element("a", 2, 0)];
         for messages in [vec![zeros], vec![json!({"not": "a list"})], restarted.to_vec()] {
-            assert_eq!(readings(&["a"], &messages).cpu(), [0.0; 0], "{messages:?}");
+            assert_eq!(readings(&["a"], &messages).cpu(&[]), [], "{messages:?}");
         }
         assert!(!readings(&[], &[]).has(1), "at least one container is awaited");
     }
@@ -158,6 +168,6 @@ mod tests {
     #[test]
     fn the_only_container_has_its_id_from_the_service() {
         let found = readings(&["1i7"], &[element("0123abcd", 1, 0)]);
-        assert_eq!(found.memory(&["1i7".to_owned()]), [("1i7".to_owned(), 100)]);
+        assert_eq!(found.memory(&["1i7".to_owned()]), [("1i7".to_owned(), 100.0)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Policies and failures: restarts, crashes between two requests, two replicas, conflicts, and sources that flap.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use api::plimsoll::scaling_policy::ActionOutcome;
@@ -15,6 +15,7 @@ use kube::client::Body;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use super::services::policy;
 use super::{World, create_source, deploy, pass, pass_through, replicas, set_replicas};
@@ -22,7 +23,7 @@ use crate::client;
 use crate::cluster::{Cluster, until};
 
 /// A policy that adds two whenever the load is high, and then rests for an hour.
-fn stepwise() -> Value {
+pub(super) fn stepwise() -> Value {
     let mut spec = pass_through();
     spec["cooldown"] = json!("1h");
     let step = json!({"lowerBound": 75, "delta": 2, "withinBoundsTrigger": 1});
@@ -31,29 +32,34 @@ fn stepwise() -> Value {
 }
 
 /// Every size that the Deployment has had, without repetitions.
-struct Sizes {
-    observed: Arc<Mutex<Vec<i32>>>,
+pub(super) struct Sizes {
+    observed: Arc<Mutex<Vec<(Instant, i32)>>>,
     task: JoinHandle<()>,
 }
 
 impl Sizes {
-    fn follow(cluster: &Cluster) -> Self {
+    pub(super) fn follow(cluster: &Cluster) -> Self {
         let observed = Arc::new(Mutex::new(Vec::new()));
         let (shared, api): (_, Api<Deployment>) = (Arc::clone(&observed), cluster.api());
         let task = tokio::spawn(async move {
             let mut events = watcher(api, watcher::Config::default()).applied_objects().boxed();
             while let Some(event) = events.next().await {
                 let size = event.ok().and_then(|deployment| deployment.spec?.replicas);
-                let mut observed = shared.lock().unwrap();
-                if size.is_some() && observed.last().copied() != size {
-                    observed.extend(size);
+                let mut observed: MutexGuard<'_, Vec<(Instant, i32)>> = shared.lock().unwrap();
+                if size.is_some() && observed.last().map(|(_, size)| *size) != size {
+                    observed.extend(size.map(|size| (Instant::now(), size)));
                 }
             }
         });
         Self { observed, task }
     }
 
-    fn all(&self) -> Vec<i32> {
+    pub(super) fn all(&self) -> Vec<i32> {
+        self.with_times().into_iter().map(|(_, size)| size).collect()
+    }
+
+    /// Returns the sizes, each with the time since when it was there.
+    pub(super) fn with_times(&self) -> Vec<(Instant, i32)> {
         self.observed.lock().unwrap().clone()
     }
 }
@@ -65,7 +71,7 @@ impl Drop for Sizes {
 }
 
 /// Starts controllers that end when the returned guard is dropped.
-fn controllers(cluster: &Cluster, client: Client) -> JoinSet<()> {
+pub(super) fn controllers(cluster: &Cluster, client: Client) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(cluster.controllers(client, cluster.settings(), std::future::pending()));
     tasks

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::source::Source;
-use super::{World, create_source, pass, set_replicas};
+use super::{World, create_source, pass, rules_of_the_seed, set_replicas};
 
 /// A check that scales out above 75 and in below 30, by one source.
 fn both_ways(name: &str, source: &str, group: &str) -> [Value; 2] {
@@ -128,20 +128,12 @@ async fn in_one_group_out_beats_in_and_of_two_outs_the_larger_count_wins() {
 
 #[tokio::test(start_paused = true)]
 async fn the_three_rules_of_the_seed_scale_a_service_by_how_long_its_load_lasts() {
-    let rule = |operation: &str, value: u32, span: &str, action: &str, count: u32| {
-        json!({"metric": "cpu", "operation": operation, "value": value, "for": span,
-               "action": action, "count": count})
-    };
     let world = World::start(4).await;
     // The target's own source, measured by the stand-in.
     create_source(&world.cluster, "kubernetes", &world.load.url).await;
     let spec = json!({
         "target": {"kind": "Deployment", "name": "web"}, "min": 1, "max": 20, "cooldown": "10m",
-        "rules": [
-            rule(">=", 60, "10m", "ScaleOut", 1),
-            rule(">=", 85, "5m", "ScaleOut", 3),
-            rule("<=", 40, "25m", "ScaleIn", 2),
-        ],
+        "rules": rules_of_the_seed(),
     });
     world.load.returns(70.0);
     world.policy("p", spec).await;
