@@ -165,12 +165,7 @@ fn read_error(target: &str, error: &ConnectionError) -> TargetError {
 
 /// Returns the error of a change that could not be sent, or whose outcome is not known.
 fn write_error(target: &str, error: &ConnectionError) -> TargetError {
-    let has_no_connection = |error: &ConnectionError| matches!(error, ConnectionError::Call(CallError::Unreachable { source, .. }) if source.is_connect());
-    let is_before_sending = matches!(
-        error,
-        ConnectionError::Unreachable { .. } | ConnectionError::Secret(_) | ConnectionError::Tls(_)
-    );
-    if is_before_sending || has_no_connection(error) {
+    if error.is_before_sending() {
         return read_error(target, error);
     }
     TargetError::Unknown { target: target.to_owned(), message: why(error) }
