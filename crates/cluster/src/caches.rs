@@ -83,8 +83,10 @@ pub enum CachedKind {
     HorizontalPodAutoscaler,
     /// KEDA's autoscalers.
     ScaledObject,
-    /// All kinds that decisions about nodes depend on.
+    /// All kinds that decisions about nodes depend on: NodeAutoscalers at once, everything else from the first one on.
     NodeScaling,
+    /// The same without Plimsoll's own kinds, for settings that are not objects.
+    NodeScalingInputs,
 }
 
 impl CachedKind {
@@ -102,6 +104,7 @@ impl CachedKind {
             Self::HorizontalPodAutoscaler => "HorizontalPodAutoscaler",
             Self::ScaledObject => "ScaledObject",
             Self::NodeScaling => "NodeAutoscaler",
+            Self::NodeScalingInputs => "Node",
         }
     }
 }
@@ -127,8 +130,9 @@ impl Caches {
         supervisor: &Supervisor,
     ) -> Vec<Supervised> {
         let follow = |kind: &CachedKind| {
-            if *kind == CachedKind::NodeScaling {
-                return NodeCaches::follow(self, client, random, supervisor);
+            if let CachedKind::NodeScaling | CachedKind::NodeScalingInputs = kind {
+                let has_objects = *kind == CachedKind::NodeScaling;
+                return NodeCaches::follow(self, client, random, supervisor, has_objects);
             }
             let (caches, kind) = (Arc::clone(self), *kind);
             let (client, random) = (client.clone(), random.clone());
@@ -161,6 +165,7 @@ impl Caches {
                 CachedKind::Node => self.nodes.synced().await,
                 CachedKind::FleetAutoscaler => self.autoscalers.synced().await,
                 CachedKind::NodeScaling => self.node_scaling.synced().await,
+                CachedKind::NodeScalingInputs => self.node_scaling.inputs_synced().await,
             }
         }
     }
@@ -218,8 +223,8 @@ impl Caches {
                 }
                 self.scaled_objects.run(self.api(client), config, random).await;
             }
-            // It has a task for each kind.
-            CachedKind::NodeScaling => {}
+            // They have a task for each kind.
+            CachedKind::NodeScaling | CachedKind::NodeScalingInputs => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! Node group providers: the systems that add and remove machines.
 //!
-//! A new provider is one file beside `simulated.rs` and one line in `PROVIDERS`.
+//! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
+mod named;
 mod simulated;
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use serde_json::Value;
 
 use crate::registry::{Context, OpenError, Registry};
 
+pub use named::{NamedGroup, named_group, node_group_block};
+
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 
 /// All providers by the name of their block in a NodeGroup's `provider`.
@@ -23,7 +26,11 @@ const PROVIDERS: Registry<Constructor> = Registry {
 
 /// A system with groups of machines. After an error that leaves the outcome open, read the groups again before repeating a call.
 pub trait NodeGroupProvider: Send + Sync {
-    /// Reads all groups and their instances.
+    /// Sets the groups that NodeGroups or flags name, in place of those set before: the next `snapshot` has them besides those that the
+    /// provider discovers, each with the id that is given here. A provider that lists all its groups need not know them.
+    fn set_named_groups(&self, _groups: &[NamedGroup]) {}
+
+    /// Reads all groups and their instances. The id of an instance is the `providerID` of its Node: it tells which group a Node is in.
     fn snapshot(&self) -> BoxFuture<'_, Result<Vec<Group>, ProviderError>>;
 
     /// Raises the target of a group; its instances appear later.
@@ -45,7 +52,7 @@ pub trait NodeGroupProvider: Send + Sync {
 }
 
 /// A group of machines of one shape.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// The name of the group at its provider.
     pub id: String,
@@ -61,6 +68,12 @@ pub struct Group {
     pub template: Option<Template>,
     /// The group's own settings.
     pub options: GroupOptions,
+    /// Whether the group is scaled from 0 to max at once, and back.
+    pub all_or_nothing: bool,
+    /// The price of a node per hour, where the provider knows it.
+    pub price: Option<f64>,
+    /// Whether the provider is replacing the machines of the group at the moment: no node of it is removed.
+    pub is_rolling_out: bool,
 }
 
 /// A machine of a group.
@@ -135,7 +148,8 @@ pub enum ProviderError {
     },
 }
 
-/// Opens a provider, with the settings of its connection; a provider of the cluster itself needs none.
+/// Opens a provider with the settings of its connection: a block of `spec.providers` of a NodeAutoscaler, or null for the defaults. A
+/// provider of the cluster itself needs none.
 pub fn open(
     context: &Context,
     name: &str,

@@ -1,6 +1,7 @@
 //! NodeAutoscaler: the settings for adding and removing nodes, and the state of earlier evaluations.
 
 pub(crate) mod check;
+mod providers;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,6 +16,11 @@ use serde_json::Value;
 
 use super::Span;
 use crate::{Admission, Kind, Problem, Scope};
+
+pub use providers::{
+    Aws, AwsDiscovery, AwsEndpoints, ClusterApi, ClusterApiDiscovery, ExternalGrpc, Providers,
+    SecretKey, Tls,
+};
 
 /// When nodes are added and removed
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +54,9 @@ pub struct NodeAutoscalerSpec {
     pub scale_down: ScaleDown,
     /// The limits beyond which a cluster is too unhealthy to change.
     pub health: Health,
+    /// The connections to systems that add and remove machines.
+    #[serde(skip_serializing_if = "Providers::is_empty")]
+    pub providers: Providers,
 }
 
 impl Default for NodeAutoscalerSpec {
@@ -59,6 +68,7 @@ impl Default for NodeAutoscalerSpec {
             scale_up: ScaleUp::default(),
             scale_down: ScaleDown::default(),
             health: Health::default(),
+            providers: Providers::default(),
         }
     }
 }

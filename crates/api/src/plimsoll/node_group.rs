@@ -114,6 +114,9 @@ pub struct NodeGroupStatus {
     /// Until when the group is not scaled up after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_until: Option<Time>,
+    /// Whether its provider is replacing its machines, so that none of its nodes is removed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rolling_out: bool,
     /// The last observations of the group's state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -1,6 +1,7 @@
 //! The informer caches that decisions about nodes are made from.
 //!
-//! NodeAutoscalers are followed at once, and everything else from the first one on.
+//! NodeAutoscalers are followed at once, and everything else from the first one on. Where the settings are not objects, Plimsoll's own
+//! kinds are not followed at all, and everything else at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,25 @@ use tokio::sync::Notify;
 use super::Caches;
 use crate::{Cache, CachedObject};
 
+/// Follows one kind in a supervised task that ends when its guard is dropped, from the first NodeAutoscaler on if `waits`.
+macro_rules! follow {
+    ($field:ident: $kind:ty, $caches:ident, $client:ident, $random:ident, $supervisor:ident, $waits:expr) => {{
+        let (caches, client, random) = (Arc::clone($caches), $client.clone(), $random.clone());
+        let (name, waits) = (<$kind>::kind(&()), $waits);
+        $supervisor.spawn(format!("watch of kind {name} for node autoscaling"), move || {
+            let (caches, random) = (Arc::clone(&caches), random.clone());
+            let api = Api::all(client.clone());
+            async move {
+                let caches = &caches.node_scaling;
+                if waits {
+                    caches.needed().await;
+                }
+                caches.$field.run(api, watcher::Config::default(), &random).await;
+            }
+        })
+    }};
+}
+
 macro_rules! node_caches {
     ($($field:ident: $kind:ty, $doc:literal;)*) => {
         /// A cache of whole objects for each kind that a decision about nodes depends on.
@@ -28,52 +48,44 @@ macro_rules! node_caches {
         pub struct NodeCaches {
             /// Node autoscalers.
             pub autoscalers: Cache<CachedObject<NodeAutoscaler>>,
+            /// Groups of nodes.
+            pub groups: Cache<CachedObject<NodeGroup>>,
             $(#[doc = $doc] pub $field: Cache<CachedObject<$kind>>,)*
         }
 
         impl NodeCaches {
-            /// Follows all kinds, each in a supervised task that ends when its guard is dropped.
+            /// Follows all kinds, Plimsoll's own only if the settings are objects.
             pub(super) fn follow(
                 caches: &Arc<Caches>,
                 client: &Client,
                 random: &Random,
                 supervisor: &Supervisor,
+                has_objects: bool,
             ) -> Vec<Supervised> {
-                let autoscalers = {
-                    let (caches, client, random) =
-                        (Arc::clone(caches), client.clone(), random.clone());
-                    supervisor.spawn("watch of kind NodeAutoscaler", move || {
-                        let (caches, random) = (Arc::clone(&caches), random.clone());
-                        let api = Api::all(client.clone());
-                        async move {
-                            let config = watcher::Config::default();
-                            caches.node_scaling.autoscalers.run(api, config, &random).await;
-                        }
-                    })
-                };
-                vec![autoscalers, $({
-                    let (caches, client, random) =
-                        (Arc::clone(caches), client.clone(), random.clone());
-                    let name = format!("watch of kind {} for node autoscaling", <$kind>::kind(&()));
-                    supervisor.spawn(name, move || {
-                        let (caches, random) = (Arc::clone(&caches), random.clone());
-                        let api = Api::all(client.clone());
-                        async move {
-                            let caches = &caches.node_scaling;
-                            caches.needed().await;
-                            caches.$field.run(api, watcher::Config::default(), &random).await;
-                        }
-                    })
-                },)*]
+                let mut tasks = vec![
+                    $(follow!($field: $kind, caches, client, random, supervisor, has_objects),)*
+                ];
+                if has_objects {
+                    let autoscalers =
+                        follow!(autoscalers: NodeAutoscaler, caches, client, random, supervisor, false);
+                    let groups = follow!(groups: NodeGroup, caches, client, random, supervisor, true);
+                    tasks.extend([autoscalers, groups]);
+                }
+                tasks
             }
 
-            /// Waits until all caches are complete. Kinds that may not be listed count as empty, but for nodes, pods and
-            /// groups. Without a NodeAutoscaler this waits for the first one.
+            /// Waits until all caches are complete. Without a NodeAutoscaler this waits for the first one.
             pub async fn synced(&self) {
                 self.autoscalers.synced().await;
+                self.groups.synced().await;
+                self.inputs_synced().await;
+            }
+
+            /// Waits until the caches of all kinds but Plimsoll's own are complete. Kinds that may not be listed count as empty, but for
+            /// nodes and pods.
+            pub async fn inputs_synced(&self) {
                 self.nodes.synced().await;
                 self.pods.synced().await;
-                self.groups.synced().await;
                 $(self.$field.synced_or_failed().await;)*
             }
 
@@ -86,6 +98,7 @@ macro_rules! node_caches {
                     }
                 };
                 add("NodeAutoscaler", self.autoscalers.unreadable());
+                add("NodeGroup", self.groups.unreadable());
                 $(add(stringify!($kind), self.$field.unreadable());)*
             }
         }
@@ -93,7 +106,6 @@ macro_rules! node_caches {
 }
 
 node_caches! {
-    groups: NodeGroup, "Groups of nodes.";
     nodes: Node, "Nodes.";
     pods: Pod, "All pods.";
     namespaces: Namespace, "Namespaces.";

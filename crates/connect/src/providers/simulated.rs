@@ -269,6 +269,9 @@ fn describe(group: &NodeGroup, nodes: &[Node], creations: &Creations, flavor: &F
         instances: running.chain(failed).chain(starting).collect(),
         template: read.template,
         options: read.options,
+        all_or_nothing: read.all_or_nothing,
+        price: read.price,
+        is_rolling_out: false,
         id: name,
     }
 }

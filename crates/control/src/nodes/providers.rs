@@ -263,7 +263,6 @@ mod tests {
     use std::sync::Mutex;
 
     use connect::providers::{Instance, InstanceState};
-    use decide::nodes::GroupOptions;
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
 
@@ -323,8 +322,7 @@ mod tests {
                 max: 5,
                 target: 3,
                 instances: vec![instance],
-                template: None,
-                options: GroupOptions::default(),
+                ..Group::default()
             };
             let group = || {
                 let provider =

@@ -22,6 +22,7 @@ pub(crate) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
         "must be between 0 and 100",
     );
     checks.require(spec.health.ok_unready >= 0, "spec.health.okUnready", "must not be negative");
+    super::providers::check(&mut checks, &spec.providers);
     checks.done()
 }
 
@@ -171,12 +172,54 @@ mod tests {
                 "spec.scaleUp.balanceIgnoreLabels: cannot be given together with balanceLabels",
             ),
             (
+                json!({"spec": {"providers": {"externalGRPC": {}}}}),
+                "spec.providers.externalGRPC: unknown field, did you mean `externalGrpc`?",
+            ),
+            (
+                json!({"spec": {"providers": {"externalGrpc": {"address": "host"}}}}),
+                "spec.providers.externalGrpc.address: `host` is not an address; write it like `host:8086`",
+            ),
+            (
+                json!({"spec": {"providers": {"externalGrpc": {"address": "h:1", "timeout": "0s"}}}}),
+                "spec.providers.externalGrpc.timeout: must be positive",
+            ),
+            (
+                json!({"spec": {"providers": {"aws": {"discover": [{}]}}}}),
+                "spec.providers.aws.discover[0].tags: must name at least one tag, or every group of the account would match",
+            ),
+            (
                 json!({"spec": {}, "status": {"lastDeletedAt": "2026-01-01T00:00:00Z"}}),
                 "status.lastDeletedAt: unknown field, did you mean `lastDeleteAt`?",
             ),
         ] {
             assert_eq!(problems(body.clone()), [wanted], "{body}");
         }
+    }
+
+    #[test]
+    fn connections_are_kept_as_their_drivers_read_them() {
+        let providers = json!({
+            "externalGrpc": {
+                "address": "127.0.0.1:8086", "discover": true, "timeout": "5s",
+                "tls": {"caFrom": {"name": "grpc", "key": "ca.crt"}},
+            },
+            "clusterApi": {
+                "kubeconfigFrom": {"name": "management", "key": "value"},
+                "discover": [{"namespace": "n", "clusterName": "c", "labels": {"pool": "a"}}],
+            },
+            "aws": {
+                "region": "eu-west-1", "endpoints": {"ec2": "http://127.0.0.1:5000"},
+                "discover": [{"tags": {"k8s.io/cluster-autoscaler/enabled": ""}}],
+            },
+        });
+        let body = json!({"spec": {"providers": providers}});
+        assert_eq!(problems(body.clone()), Vec::<String>::new());
+        let spec: NodeAutoscalerSpec = serde_json::from_value(body["spec"].clone()).unwrap();
+        assert_eq!(Value::Object(spec.providers.connections()), providers);
+        for provider in ["externalGrpc", "clusterApi", "aws"] {
+            assert!(spec.providers.discovers(provider), "{provider}");
+        }
+        assert!(!spec.providers.discovers("simulated"));
     }
 
     #[test]

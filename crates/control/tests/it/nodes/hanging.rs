@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use connect::providers::{Group, NodeGroupProvider, ProviderError};
-use decide::nodes::GroupOptions;
 use futures::future::BoxFuture;
 use plimsoll_control::NodeProviders;
 use tokio::sync::watch;
@@ -48,8 +47,7 @@ impl NodeGroupProvider for Hanging {
                 max: 5,
                 target: self.target.load(Ordering::SeqCst),
                 instances: Vec::new(),
-                template: None,
-                options: GroupOptions::default(),
+                ..Group::default()
             }])
         })
     }
