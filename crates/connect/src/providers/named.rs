@@ -53,7 +53,11 @@ fn id(provider: &str, settings: &Value, group: &NodeGroup) -> Result<String, Str
             let (kind, namespace, name) = (field("kind")?, field("namespace")?, field("name")?);
             Ok(format!("{kind}/{namespace}/{name}"))
         }
-        "aws" => field("autoScalingGroup"),
+        // Groups of the connection's own region are discovered without it.
+        "aws" => match (field("autoScalingGroup")?, settings["region"].as_str()) {
+            (name, Some(region)) if !region.is_empty() => Ok(format!("{region}/{name}")),
+            (name, _) => Ok(name),
+        },
         _ => Ok(group.name_any()),
     }
 }
