@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod aws;
+mod aws_groups;
 mod docker;
 mod haproxy;
 mod metrics_api;
