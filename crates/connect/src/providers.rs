@@ -4,6 +4,7 @@
 
 mod aws;
 mod named;
+mod shared;
 mod simulated;
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use serde_json::Value;
 use crate::registry::{Context, OpenError, Registry};
 
 pub use named::{NamedGroup, named_group, node_group_block};
+pub(crate) use shared::SharedProvider;
+pub use shared::SharedProviders;
 
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 

@@ -4,6 +4,7 @@
 
 mod aws_autoscaling_group;
 mod docker;
+mod node_group;
 mod nomad;
 mod rancher;
 mod scale;
@@ -32,6 +33,7 @@ const TARGETS: Registry<Constructor> = Registry {
     constructors: &[
         ("awsAutoscalingGroup", aws_autoscaling_group::open),
         ("docker", docker::open),
+        ("nodeGroup", node_group::open),
         ("nomad", nomad::open),
         ("rancher", rancher::open),
         (SCALE, scale::open),

@@ -1,6 +1,7 @@
 //! Scaling policies at work: on a Deployment of an embedded engine, with a metric source on loopback, in virtual time.
 
 mod faults;
+mod node_groups;
 mod services;
 mod sharing;
 mod source;
