@@ -45,7 +45,7 @@ impl Change<'_> {
     }
 
     /// Terminates instances, and lowers the desired capacity by as many. A placeholder stands for all: AWS launches none of those that are
-    /// missing.
+    /// missing, unless the group's minimum asks for them.
     pub(super) async fn delete(&self, ids: &[String]) -> Result<(), ProviderError> {
         let _turn = self.region.begin_change().await;
         let group = self.read().await?;
@@ -54,10 +54,15 @@ impl Change<'_> {
         };
         let doomed: Vec<_> = group.instances.iter().filter(is_asked_for).collect();
         let prefix = instances::placeholder_prefix(&group.name);
-        let missing = instances::count_missing(&group);
-        let cancels = missing > 0 && ids.iter().any(|id| id.starts_with(&prefix));
-        let kept = group.desired_capacity - if cancels { missing } else { 0 };
-        if cancels || !doomed.is_empty() {
+        let is_placeholder = |id: &String| id.starts_with(&prefix);
+        let cancels = instances::count_missing(&group) > 0 && ids.iter().any(is_placeholder);
+        let (min, desired) = (group.min_size, group.desired_capacity);
+        let kept = if cancels { instances::count_present(&group).max(min) } else { desired };
+        if cancels && kept == desired {
+            let problem = format!("what is missing cannot be cancelled: min is {min}");
+            return Err(self.refused(problem));
+        }
+        if !doomed.is_empty() {
             let deleted = u32::try_from(doomed.len()).unwrap_or(u32::MAX);
             self.require_min(kept.saturating_sub(deleted), &group)?;
         }

@@ -95,6 +95,12 @@ async fn launches_that_fail_after_the_request_are_errors_of_their_placeholders()
     world.provider.delete_nodes("web", &[group.instances[2].id.clone()]).await.unwrap();
     let group = world.web().await;
     assert_eq!((group.target, group.instances.len()), (1, 1));
+    // The minimum is asked for all the same.
+    world.stub.with(|web| web.instances.clear());
+    world.pass(60);
+    let id = world.web().await.instances[0].id.clone();
+    let refused = world.provider.delete_nodes("web", &[id]).await.unwrap_err().to_string();
+    assert_eq!(refused, "group `web`: what is missing cannot be cancelled: min is 1");
 }
 
 #[tokio::test]
