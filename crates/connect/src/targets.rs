@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::plimsoll::scaling_policy::TargetSpec;
+use cluster::error::{api_message, status_code};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -152,6 +153,15 @@ fn source_error(target: &str, error: SourceError) -> TargetError {
     match error {
         SourceError::Unavailable { .. } => TargetError::Unavailable { target, message },
         SourceError::Refused { .. } => TargetError::Refused { target, message },
+    }
+}
+
+/// Returns the error of a target that is an object of the cluster and could not be read.
+fn object_error(target: String, error: &kube::Error) -> TargetError {
+    let message = api_message(error);
+    match status_code(error) {
+        Some(400..=407 | 410..=428) => TargetError::Refused { target, message },
+        Some(_) | None => TargetError::Unavailable { target, message },
     }
 }
 

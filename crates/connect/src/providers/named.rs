@@ -85,6 +85,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn groups_of_two_regions_may_have_one_name() {
+        let block = json!({"aws": {"autoScalingGroup": "workers", "region": "eu-west-1"}});
+        assert_eq!(id_of(&block, "aws").as_deref(), Ok("eu-west-1/workers"));
+    }
+
     fn id_of(block: &Value, provider: &str) -> Result<String, String> {
         id(provider, &block[provider], &group(block.clone()))
     }

@@ -10,7 +10,10 @@ use crate::registry::{Context, OpenError};
 
 /// The providers that targets have open.
 #[derive(Clone, Default)]
-pub struct SharedProviders(Arc<Mutex<BTreeMap<(String, String), Weak<SharedProvider>>>>);
+pub struct SharedProviders(Arc<Mutex<Opened>>);
+
+/// Providers by their name and their connection.
+type Opened = BTreeMap<(String, String), Weak<SharedProvider>>;
 
 /// A provider, and the groups that targets name.
 pub(crate) struct SharedProvider {

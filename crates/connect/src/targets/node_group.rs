@@ -9,14 +9,13 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use cluster::error::{api_message, status_code};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 
-use super::{Target, TargetError, TargetRef, TargetStatus, Version};
+use super::{Target, TargetError, TargetRef, TargetStatus, Version, object_error};
 use crate::providers::{
     Group, InstanceState, NamedGroup, NodeGroupProvider, ProviderError, SharedProvider, named_group,
 };
@@ -167,13 +166,7 @@ impl NodeGroupTarget {
         let shared = shared.map_err(unusable)?;
         let last = Some(Arc::clone(&shared));
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = last;
-        let groups =
-            shared.with(&named).snapshot().await.map_err(|error| match self.failed(error) {
-                TargetError::Unknown { target, message } => {
-                    TargetError::Unavailable { target, message }
-                }
-                error => error,
-            })?;
+        let groups = shared.with(&named).snapshot().await.map_err(|error| self.failed(error))?;
         let state = groups.into_iter().find(|group| group.id == named.id);
         let missing = || self.refused(format!("its provider has no group `{}`", named.id));
         Ok(AtProvider { state: state.ok_or_else(missing)?, shared, named })
@@ -214,11 +207,7 @@ impl NodeGroupTarget {
     }
 
     fn read_error(&self, error: &kube::Error) -> TargetError {
-        let (target, message) = (self.to_string(), api_message(error));
-        match status_code(error) {
-            Some(400..=407 | 410..=428) => TargetError::Refused { target, message },
-            Some(_) | None => TargetError::Unavailable { target, message },
-        }
+        object_error(self.to_string(), error)
     }
 }
 

@@ -3,7 +3,6 @@
 mod stub;
 mod trouble;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,9 +11,9 @@ use plimsoll_connect::providers::{
     self, Group, Instance, InstanceState, NamedGroup, NodeGroupProvider, ProviderError,
 };
 use serde_json::{Value, json};
-use tokio::process::Command;
 
-use crate::real::{Program, stand_in, variable};
+use crate::aws::moto;
+use crate::real::{Program, stand_in};
 
 /// The state before the test, made with AWS's own client.
 const PREPARE: &str = "
@@ -51,16 +50,7 @@ struct World {
 
 impl World {
     async fn start(discover: Value) -> Option<Self> {
-        let program = variable("PLIMSOLL_TEST_MOTO")?;
-        variable("AWS_ACCESS_KEY_ID")?;
-        let moto = Program::start(&program, |port, _| {
-            ["-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec()
-        })
-        .await;
-        let url = format!("http://127.0.0.1:{}", moto.port);
-        let python = Path::new(&program).with_file_name("python");
-        let prepared = Command::new(python).args(["-c", PREPARE, &url]).output().await.unwrap();
-        assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+        let (moto, url, _) = moto(PREPARE).await?;
         let (_server, context) = stand_in(Router::new()).await;
         let provider = open(&context, &url, discover);
         Some(Self { _moto: moto, provider })
