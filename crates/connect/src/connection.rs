@@ -71,6 +71,17 @@ pub enum ConnectionError {
     Tls(#[from] TlsError),
 }
 
+impl ConnectionError {
+    /// Returns whether the request was certainly not sent.
+    pub(crate) fn is_before_sending(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Secret(_) | Self::Tls(_) => true,
+            Self::Call(CallError::Unreachable { source, .. }) => source.is_connect(),
+            Self::Call(_) | Self::Unauthorized { .. } | Self::WrongAnswer { .. } => false,
+        }
+    }
+}
+
 /// How requests are authenticated.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Credentials {

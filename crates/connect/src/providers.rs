@@ -2,11 +2,13 @@
 //!
 //! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
+mod aws;
 mod cluster_api;
 mod cluster_error;
 mod external_grpc;
 mod kwok;
 mod named;
+mod shared;
 mod simulated;
 
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use crate::registry::{Context, OpenError, Registry};
 
 pub use kwok::kwok_templates;
 pub use named::{NamedGroup, labels_nodes, named_group, node_group_block};
+pub(crate) use shared::SharedProvider;
+pub use shared::SharedProviders;
 
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 
@@ -27,8 +31,9 @@ type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, St
 const PROVIDERS: Registry<Constructor> = Registry {
     what: "provider",
     constructors: &[
-        ("externalGrpc", external_grpc::open),
+        ("aws", aws::open),
         ("clusterApi", cluster_api::open),
+        ("externalGrpc", external_grpc::open),
         ("kwok", simulated::open_kwok),
         ("simulated", simulated::open),
     ],

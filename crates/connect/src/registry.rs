@@ -5,6 +5,7 @@ use process::{Clock, Random, Supervisor};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::providers::SharedProviders;
 use crate::services::ServiceResolver;
 
 /// What sources, targets and providers share besides their own settings.
@@ -20,6 +21,8 @@ pub struct Context {
     pub supervisor: Supervisor,
     /// Resolves the names of Services in addresses through the API instead of DNS.
     pub resolves_services: bool,
+    /// The providers of node groups that targets have open.
+    pub providers: SharedProviders,
 }
 
 impl Context {

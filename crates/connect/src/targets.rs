@@ -4,6 +4,7 @@
 
 mod aws_autoscaling_group;
 mod docker;
+mod node_group;
 mod nomad;
 mod rancher;
 mod scale;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::plimsoll::scaling_policy::TargetSpec;
+use cluster::error::{api_message, status_code};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -32,6 +34,7 @@ const TARGETS: Registry<Constructor> = Registry {
     constructors: &[
         ("awsAutoscalingGroup", aws_autoscaling_group::open),
         ("docker", docker::open),
+        ("nodeGroup", node_group::open),
         ("nomad", nomad::open),
         ("rancher", rancher::open),
         (SCALE, scale::open),
@@ -153,6 +156,15 @@ fn source_error(target: &str, error: SourceError) -> TargetError {
     }
 }
 
+/// Returns the error of a target that is an object of the cluster and could not be read.
+fn object_error(target: String, error: &kube::Error) -> TargetError {
+    let message = api_message(error);
+    match status_code(error) {
+        Some(400..=407 | 410..=428) => TargetError::Refused { target, message },
+        Some(_) | None => TargetError::Unavailable { target, message },
+    }
+}
+
 /// Returns the error of a target that could not be read.
 fn read_error(target: &str, error: &ConnectionError) -> TargetError {
     let is_client_error = |error: &ConnectionError| matches!(error, ConnectionError::Call(CallError::Status { status, .. }) if status.is_client_error());
@@ -165,12 +177,7 @@ fn read_error(target: &str, error: &ConnectionError) -> TargetError {
 
 /// Returns the error of a change that could not be sent, or whose outcome is not known.
 fn write_error(target: &str, error: &ConnectionError) -> TargetError {
-    let has_no_connection = |error: &ConnectionError| matches!(error, ConnectionError::Call(CallError::Unreachable { source, .. }) if source.is_connect());
-    let is_before_sending = matches!(
-        error,
-        ConnectionError::Unreachable { .. } | ConnectionError::Secret(_) | ConnectionError::Tls(_)
-    );
-    if is_before_sending || has_no_connection(error) {
+    if error.is_before_sending() {
         return read_error(target, error);
     }
     TargetError::Unknown { target: target.to_owned(), message: why(error) }

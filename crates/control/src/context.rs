@@ -39,6 +39,7 @@ pub struct Context {
     pub(crate) retained: ReportedRetained,
     /// The metric sources of policies.
     pub(crate) sources: Arc<Sources>,
+    connect: connect::Context,
     ports: Arc<Mutex<HostPorts>>,
 }
 
@@ -79,7 +80,7 @@ impl Context {
         let (queues, clock) = (Queues::default(), settings.clock.clone());
         let (unschedulable, retained) = Default::default();
         let connect = connect(&client, &settings);
-        let sources = Sources::new(connect, Arc::clone(&caches));
+        let sources = Sources::new(connect.clone(), Arc::clone(&caches));
         let cx = Self {
             client,
             settings,
@@ -92,6 +93,7 @@ impl Context {
             unschedulable,
             retained,
             sources,
+            connect,
             ports,
         };
         cx.seed_ports();
@@ -114,7 +116,7 @@ impl Context {
 
     /// Returns the context of sources and targets.
     pub(crate) fn connect(&self) -> connect::Context {
-        connect(&self.client, &self.settings)
+        self.connect.clone()
     }
 
     pub(crate) fn ports(&self) -> MutexGuard<'_, HostPorts> {
@@ -129,5 +131,6 @@ fn connect(client: &Client, settings: &Settings) -> connect::Context {
         random: settings.random.clone(),
         supervisor: settings.supervisor.clone(),
         resolves_services: settings.resolves_services,
+        providers: connect::providers::SharedProviders::default(),
     }
 }

@@ -256,7 +256,7 @@ async fn fetch(
 }
 
 /// Finds the text of the first XML element with a name.
-pub(crate) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
 }

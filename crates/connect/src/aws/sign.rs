@@ -1,14 +1,15 @@
-//! Signature version 4 of AWS, for POST requests.
+//! Signature version 4 of AWS.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use reqwest::Url;
+use reqwest::{Method, Url};
 use ring::{digest, hmac};
 
 use super::credentials::Credentials;
 
 /// The request that is signed.
 pub(super) struct Request<'a> {
+    pub(super) method: &'a Method,
     pub(super) url: &'a Url,
     /// Further headers that are signed, in lower case.
     pub(super) headers: &'a [(&'static str, &'static str)],
@@ -41,7 +42,8 @@ pub(super) fn headers(
     let lines: String =
         signed.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
     let canonical = format!(
-        "POST\n{}\n{}\n{lines}\n{names}\n{}",
+        "{}\n{}\n{}\n{lines}\n{names}\n{}",
+        request.method,
         request.url.path(),
         request.url.query().unwrap_or_default(),
         hex(digest::digest(&digest::SHA256, request.body).as_ref()),
@@ -79,11 +81,10 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The case `post-vanilla` of AWS's test suite for signature version 4.
+    /// The cases `post-vanilla` and `get-vanilla` of AWS's test suite for signature version 4.
     #[test]
     fn the_signature_is_that_of_the_published_test_suite() {
         let url = Url::parse("https://example.amazonaws.com/").unwrap();
-        let request = Request { url: &url, headers: &[], body: b"" };
         let now = "2015-08-30T12:36:00Z".parse().unwrap();
         let scope = Scope { region: "us-east-1", service: "service", now };
         let credentials = Credentials {
@@ -92,12 +93,17 @@ mod tests {
             token: None,
             expires_at: None,
         };
-        let headers = headers(&request, &scope, &credentials);
-        assert_eq!(
-            headers.last().unwrap().1,
-            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
-             SignedHeaders=host;x-amz-date, \
-             Signature=5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"
-        );
+        for (method, signature) in [
+            (Method::POST, "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"),
+            (Method::GET, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
+        ] {
+            let request = Request { method: &method, url: &url, headers: &[], body: b"" };
+            let headers = headers(&request, &scope, &credentials);
+            let wanted = format!(
+                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
+                 SignedHeaders=host;x-amz-date, Signature={signature}"
+            );
+            assert_eq!(headers.last().unwrap().1, wanted);
+        }
     }
 }

@@ -58,7 +58,11 @@ fn id(provider: &str, settings: &Value, group: &NodeGroup) -> Result<String, Str
             let (kind, namespace, name) = (field("kind")?, field("namespace")?, field("name")?);
             Ok(format!("{kind}/{namespace}/{name}"))
         }
-        "aws" => field("autoScalingGroup"),
+        // Groups of the connection's own region are discovered without it.
+        "aws" => match (field("autoScalingGroup")?, settings["region"].as_str()) {
+            (name, Some(region)) if !region.is_empty() => Ok(format!("{region}/{name}")),
+            (name, _) => Ok(name),
+        },
         _ => Ok(group.name_any()),
     }
 }
@@ -84,6 +88,12 @@ mod tests {
             let named = id_of(&block, provider);
             assert_eq!(named, Ok(id.to_owned()), "{block}");
         }
+    }
+
+    #[test]
+    fn groups_of_two_regions_may_have_one_name() {
+        let block = json!({"aws": {"autoScalingGroup": "workers", "region": "eu-west-1"}});
+        assert_eq!(id_of(&block, "aws").as_deref(), Ok("eu-west-1/workers"));
     }
 
     fn id_of(block: &Value, provider: &str) -> Result<String, String> {

@@ -13,7 +13,7 @@ use kube::error::DiscoveryError;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::{Target, TargetError, TargetRef, TargetStatus, Version};
+use super::{Target, TargetError, TargetRef, TargetStatus, Version, object_error};
 use crate::registry::Context;
 
 /// The kinds of `apps/v1`, which leave `readyReplicas` out when it is zero.
@@ -134,11 +134,7 @@ impl ScaleTarget {
     }
 
     fn read_error(&self, error: &kube::Error) -> TargetError {
-        let (target, message) = (self.to_string(), api_message(error));
-        match status_code(error) {
-            Some(400..=407 | 410..=428) => TargetError::Refused { target, message },
-            Some(_) | None => TargetError::Unavailable { target, message },
-        }
+        object_error(self.to_string(), error)
     }
 
     fn write_error(&self, error: &kube::Error) -> TargetError {

@@ -22,21 +22,25 @@ scaling.create_auto_scaling_group(AutoScalingGroupName='web', LaunchConfiguratio
 print(url)
 ";
 
-#[tokio::test]
-async fn queues_and_groups_of_moto_are_read_and_scaled() {
-    let (Some(program), Some(_)) = (variable("PLIMSOLL_TEST_MOTO"), variable("AWS_ACCESS_KEY_ID"))
-    else {
-        return;
-    };
+/// Starts moto, and prepares it with a Python program that gets its address. Returns it, the address and what the program printed.
+pub(crate) async fn moto(prepare: &str) -> Option<(Program, String, String)> {
+    let program = variable("PLIMSOLL_TEST_MOTO")?;
+    variable("AWS_ACCESS_KEY_ID")?;
     let moto = Program::start(&program, |port, _| {
         ["-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec()
     })
     .await;
     let endpoint = format!("http://127.0.0.1:{}", moto.port);
     let python = Path::new(&program).with_file_name("python");
-    let prepared = Command::new(python).args(["-c", PREPARE, &endpoint]).output().await.unwrap();
+    let prepared = Command::new(python).args(["-c", prepare, &endpoint]).output().await.unwrap();
     assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
-    let queue = String::from_utf8(prepared.stdout).unwrap().trim().to_owned();
+    Some((moto, endpoint, String::from_utf8(prepared.stdout).unwrap()))
+}
+
+#[tokio::test]
+async fn queues_and_groups_of_moto_are_read_and_scaled() {
+    let Some((_moto, endpoint, printed)) = moto(PREPARE).await else { return };
+    let queue = printed.trim().to_owned();
 
     let (_engine, context) = engine().await;
     let source = open(&context, json!({"sqs": {"region": "eu-west-1", "endpoint": endpoint}}));

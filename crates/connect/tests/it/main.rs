@@ -4,6 +4,7 @@
 
 mod aws;
 mod cluster_api;
+mod aws_groups;
 mod docker;
 mod expander;
 mod external_grpc;
@@ -29,6 +30,7 @@ use api::agones::FleetStatus;
 use api::autoscaling::{FleetAutoscaleRequest, Policy};
 use decide::fleet::Reply;
 use engine::Engine;
+use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::{Ask, Context};
 use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
@@ -72,6 +74,8 @@ async fn engine() -> (Engine, Context) {
     let engine = Engine::open(settings).await.unwrap();
     let (random, supervisor) = (Random::seeded(1), Supervisor::new());
     let client = engine.client();
-    let context = Context { client, clock, random, supervisor, resolves_services: false };
+    let providers = SharedProviders::default();
+    let context =
+        Context { client, clock, random, supervisor, resolves_services: false, providers };
     (engine, context)
 }

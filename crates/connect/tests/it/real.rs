@@ -12,6 +12,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, PostParams};
 use plimsoll_connect::Context;
+use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::sources::{self, Answer, MetricSource, Query};
 use plimsoll_connect::targets::TargetRef;
 use process::{Clock, Random, Supervisor};
@@ -77,11 +78,11 @@ pub(crate) async fn stand_in(app: Router) -> (Server, Context) {
     // A refusal is returned, not retried until the deadline.
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
-    let (random, supervisor) = (Random::seeded(1), Supervisor::new());
-    (
-        server,
-        Context { client, clock: Clock::system(), random, supervisor, resolves_services: false },
-    )
+    let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
+    let providers = SharedProviders::default();
+    let context =
+        Context { client, clock, random, supervisor, resolves_services: false, providers };
+    (server, context)
 }
 
 /// Writes a credential to the namespace that sources read it from.

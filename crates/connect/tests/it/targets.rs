@@ -94,7 +94,7 @@ async fn a_target_without_a_driver_is_refused_with_the_known_ones() {
     let named = open(json!({"named": {"name": "azure-vmss"}}));
     assert_eq!(
         named,
-        "there is no target `named`; known are awsAutoscalingGroup, docker, nomad, rancher, scale, webhook"
+        "there is no target `named`; known are awsAutoscalingGroup, docker, nodeGroup, nomad, rancher, scale, webhook"
     );
     let widget = open(json!({"kind": "Widget", "name": "a"}));
     assert_eq!(widget, "target `scale`: apiVersion: required for the kind `Widget`");

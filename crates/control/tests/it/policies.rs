@@ -5,6 +5,7 @@ mod engine;
 mod faults;
 mod outages;
 mod prometheus;
+mod node_groups;
 mod services;
 mod sharing;
 mod source;
