@@ -111,15 +111,16 @@ async fn a_compose_service_is_measured_and_scaled_as_compose_does_it() {
 
         let source = open(&context, json!({"docker": {"host": host}}));
         let about = |service: &str| Some(target(docker(service)));
+        // It gets less than its core where other programs want it, too.
         let busy = value(&ask_about(&*source, "cpu", about("web")).await);
-        assert!(busy > 20.0 && busy < 200.0, "one core is busy: {busy} %");
+        assert!(busy > 1.0 && busy < 200.0, "a core is wanted: {busy} %");
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let busy = value(&ask_about(&*source, "cpu", about("web")).await);
-        assert!(busy > 20.0 && busy < 200.0, "by the reading before: {busy} %");
+        assert!(busy > 1.0 && busy < 200.0, "by the reading before: {busy} %");
         let memory = value(&ask_about(&*source, "memory", about("web")).await);
         assert!(memory > 0.0 && memory < 100.0, "{memory} %");
         let idle = value(&ask_about(&*source, "cpu", about("named")).await);
-        assert!(idle < busy, "{idle} %");
+        assert!(idle < busy / 5.0, "{idle} % of {busy} %");
         assert_eq!(ask_about(&*source, "cpu", about("none")).await, Ok(Answer::NoData));
 
         let status = web.status().await.unwrap();

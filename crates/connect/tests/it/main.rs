@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
 mod aws;
-mod cluster_api;
 mod aws_groups;
+mod cluster_api;
 mod docker;
 mod expander;
 mod external_grpc;

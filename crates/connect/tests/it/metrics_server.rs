@@ -13,6 +13,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use plimsoll_connect::Context;
+use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::sources::{Answer, MetricSource, Query};
 use process::{Clock, Random, Supervisor};
 use serde::Serialize;
@@ -196,8 +197,9 @@ impl Stage {
     }
 
     fn context(&self, client: Client) -> Context {
-        let (random, supervisor) = (Random::seeded(1), Supervisor::new());
-        Context { client, clock: Clock::system(), random, supervisor, resolves_services: false }
+        let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
+        let providers = SharedProviders::default();
+        Context { client, clock, random, supervisor, resolves_services: false, providers }
     }
 
     /// Takes everything away, whatever is there.

@@ -3,9 +3,9 @@
 mod containers;
 mod engine;
 mod faults;
+mod node_groups;
 mod outages;
 mod prometheus;
-mod node_groups;
 mod services;
 mod sharing;
 mod source;

@@ -11,7 +11,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
 use plimsoll_connect::Context;
-use plimsoll_connect::providers::{self, Group, Instance, InstanceState, NodeGroupProvider};
+use plimsoll_connect::providers::{
+    self, Group, Instance, InstanceState, NodeGroupProvider, SharedProviders,
+};
 use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
 
@@ -54,8 +56,10 @@ impl Site {
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         let client = Client::try_from(config).unwrap();
         let (random, supervisor, clock) = (Random::seeded(1), Supervisor::new(), Clock::system());
+        let providers = SharedProviders::default();
+        let (shared, resolves_services) = (client.clone(), false);
         let context =
-            Context { client: client.clone(), clock, random, supervisor, resolves_services: false };
+            Context { client: shared, clock, random, supervisor, resolves_services, providers };
         Some(Self::on(context, client, version, Vec::new()).await)
     }
 
