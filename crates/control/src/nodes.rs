@@ -6,6 +6,7 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod answers;
 mod buffers;
 mod caches;
 mod calls;
@@ -44,6 +45,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use answers::OpenedExpander;
 use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
@@ -67,6 +69,8 @@ struct NodeController {
     rival: Arc<Rival>,
     /// The groups of the last evaluation, and which nodes are in them.
     additions: Arc<Additions>,
+    /// The process that the expander `grpc` asks.
+    expander: Option<OpenedExpander>,
     memory: Memory,
     /// Whether nothing has been evaluated yet, or nothing since another autoscaler was active.
     is_first: bool,
@@ -98,6 +102,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         calls: Calls::default(),
         rival: Arc::default(),
         additions: Arc::default(),
+        expander: None,
         memory: Memory::default(),
         is_first: true,
         removing: BTreeSet::new(),
@@ -169,15 +174,17 @@ impl NodeController {
         self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
+        self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
+            answers: observed.answers.clone(),
             now,
         };
-        let growth = self.grow(plan.added.clone(), &mut observed, &groups).await;
+        let growth = self.grow(autoscaler, plan.added.clone(), &mut observed, &groups).await;
         let removed = if growth.has_grown() {
             0
         } else {
