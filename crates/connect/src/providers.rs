@@ -2,6 +2,7 @@
 //!
 //! A new provider is one file beside `simulated.rs`, one line in `PROVIDERS`, and its way to name groups in `named.rs`.
 
+mod external_grpc;
 mod named;
 mod simulated;
 
@@ -21,7 +22,11 @@ type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, St
 /// All providers by the name of their block in a NodeGroup's `provider`.
 const PROVIDERS: Registry<Constructor> = Registry {
     what: "provider",
-    constructors: &[("kwok", simulated::open_kwok), ("simulated", simulated::open)],
+    constructors: &[
+        ("externalGrpc", external_grpc::open),
+        ("kwok", simulated::open_kwok),
+        ("simulated", simulated::open),
+    ],
 };
 
 /// A system with groups of machines. After an error that leaves the outcome open, read the groups again before repeating a call.
