@@ -84,7 +84,11 @@ impl NodeController {
             let client = GrpcExpander::open(&self.cx.connect(), &settings).map(Arc::new);
             if let Err(problem) = &client {
                 let autoscaler = autoscaler.name_any();
-                tracing::warn!(autoscaler, problem, "the expander `grpc` cannot be used; skipping it");
+                tracing::warn!(
+                    autoscaler,
+                    problem,
+                    "the expander `grpc` cannot be used; skipping it"
+                );
             }
             self.expander = Some(OpenedExpander { settings, client });
         }

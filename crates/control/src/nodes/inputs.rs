@@ -153,7 +153,8 @@ pub(super) fn answers(autoscaler: &NodeAutoscaler) -> Vec<Answer> {
     let annotations = autoscaler.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(ANSWERS_ANNOTATION));
     let answers = text.into_iter().flat_map(|text| text.split(';'));
-    let groups = |answer: &str| answer.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
+    let groups =
+        |answer: &str| answer.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
     answers.map(groups).collect()
 }
 
@@ -407,7 +408,13 @@ mod tests {
     fn waits_are_as_over_in_the_record_as_they_were() {
         let now: Timestamp = "2026-01-01T00:00:10.3Z".parse().unwrap();
         let snapshot = Snapshot::new(&cluster::NodeCaches::default(), &Additions::default());
-        let inputs = Inputs { snapshot, groups: Vec::new(), status: Status::default(), answers: Vec::new(), now };
+        let inputs = Inputs {
+            snapshot,
+            groups: Vec::new(),
+            status: Status::default(),
+            answers: Vec::new(),
+            now,
+        };
         let limit = SignedDuration::from_secs(5);
         for (since, is_over) in [
             ("2026-01-01T00:00:05Z", true),

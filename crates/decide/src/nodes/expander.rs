@@ -175,7 +175,9 @@ mod tests {
         let expanders = vec![Expander::MostPods, Expander::Grpc, Expander::LeastNodes];
         let settings = Settings { expanders, ..Settings::default() };
         assert_eq!(pick(&settings, &all, 0, None), Some(Pick::Ask(vec![1, 2, 3])));
-        for (answer, at) in [(vec![4, 7], 1), (vec![7], 2), (vec![4, 9], 3), (vec![0], 3), (vec![], 3)] {
+        for (answer, at) in
+            [(vec![4, 7], 1), (vec![7], 2), (vec![4, 9], 3), (vec![0], 3), (vec![], 3)]
+        {
             let groups = answer.iter().copied().collect();
             let found = pick(&settings, &all, 0, Some(&groups));
             assert_eq!(found, Some(Pick::One { at, is_answered: true }), "{answer:?}");

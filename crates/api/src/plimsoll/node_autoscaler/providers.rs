@@ -185,9 +185,9 @@ pub(super) fn check(checks: &mut Checks, spec: &NodeAutoscalerSpec) {
         spec.providers.external_grpc.as_ref().map(|server| {
             ("spec.providers.externalGrpc", &server.address, &server.tls, server.timeout)
         }),
-        spec.grpc_expander.as_ref().map(|server| {
-            ("spec.grpcExpander", &server.address, &server.tls, server.timeout)
-        }),
+        spec.grpc_expander
+            .as_ref()
+            .map(|server| ("spec.grpcExpander", &server.address, &server.tls, server.timeout)),
     ];
     for (path, address, tls, timeout) in servers.into_iter().flatten() {
         let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
@@ -197,7 +197,8 @@ pub(super) fn check(checks: &mut Checks, spec: &NodeAutoscalerSpec) {
         checks.require(has_port, &format!("{path}.address"), problem);
         let is_positive = timeout.is_none_or(|timeout| timeout.0.is_positive());
         checks.require(is_positive, &format!("{path}.timeout"), "must be positive");
-        let is_pair = tls.as_ref().is_none_or(|tls| tls.cert_from.is_some() == tls.key_from.is_some());
+        let is_pair =
+            tls.as_ref().is_none_or(|tls| tls.cert_from.is_some() == tls.key_from.is_some());
         let problem = "certFrom and keyFrom must be given together";
         checks.require(is_pair, &format!("{path}.tls"), problem);
     }
