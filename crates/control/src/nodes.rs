@@ -6,6 +6,7 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod answers;
 mod batch;
 mod buffers;
 mod caches;
@@ -55,6 +56,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use answers::OpenedExpander;
 use batch::Batches;
 use caches::{Additions, Snapshot};
 use calls::Calls;
@@ -81,6 +83,8 @@ struct NodeController {
     rival: Arc<Rival>,
     /// The groups of the last evaluation, and which nodes are in them.
     additions: Arc<Additions>,
+    /// The process that the expander `grpc` asks.
+    expander: Option<OpenedExpander>,
     memory: Memory,
     known_pods: KnownPods,
     /// The state after the last evaluation, if that has left nothing to do.
@@ -116,6 +120,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         calls: Calls::default(),
         rival: Arc::default(),
         additions: Arc::default(),
+        expander: None,
         memory: Memory::default(),
         known_pods: KnownPods::default(),
         settled: None,
@@ -214,15 +219,17 @@ impl NodeController {
         self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
+        self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
+            answers: observed.answers.clone(),
             now,
         };
-        let growth = self.grow(plan.added.clone(), &mut observed, &groups).await;
+        let growth = self.grow(autoscaler, plan.added.clone(), &mut observed, &groups).await;
         let removed = if growth.has_grown() {
             0
         } else {

@@ -30,7 +30,7 @@ pub(super) fn replayed(decision: &Decision) -> Value {
     let observed = observe(&autoscaler, &inputs).unwrap();
     let now = decision.spec.at.0;
     let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
-    let added = evaluation.scale_up();
+    let added = evaluation.scale_up_answered(&observed.answers);
     let removed = evaluation.scale_down(&observed.status, &added);
     let description = describe(&ObjectName::new(&autoscaler), &added, &removed, &evaluation);
     Value::Object(cut(&description.json))
