@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::plimsoll::NodeGroup as GroupObject;
+use api::plimsoll::{NodeAutoscaler, NodeGroup as GroupObject};
 use connect::Context;
 use connect::proto::core_v1::Node;
 use connect::proto::external_grpc::cloud_provider_client::CloudProviderClient;
@@ -343,4 +343,21 @@ async fn plain_text_is_served_on_loopback_only() {
     let groups = NodeGroups::new(context, Providers::new());
     let refused = external_grpc::serve(groups, endpoint, std::future::pending()).await.unwrap_err();
     assert!(matches!(refused, ServeError::PlainText(_)), "{refused}");
+}
+
+#[test]
+fn the_example_of_the_guide_connects_a_group_to_a_server() {
+    let read = |path: &str| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        std::fs::read_to_string(format!("{root}/{path}")).unwrap()
+    };
+    let example = read("examples/nodes/external-grpc.yaml");
+    assert!(read("docs/guide/nodes.md").contains(&example));
+    let (autoscaler, group) = example.split_once("---\n").unwrap();
+    let autoscaler: NodeAutoscaler = serde_saphyr::from_str(autoscaler).unwrap();
+    let connections = autoscaler.spec.providers.connections();
+    assert_eq!(connections["externalGrpc"]["tls"]["certFrom"]["key"], "tls.crt");
+    let group: GroupObject = serde_saphyr::from_str(group).unwrap();
+    let (provider, named) = providers::named_group(&group).unwrap();
+    assert_eq!((provider, &*named.id), ("externalGrpc", "workers-pool"));
 }
