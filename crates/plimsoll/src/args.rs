@@ -133,6 +133,21 @@ pub(crate) struct AllocatorArgs {
     pub(crate) allocator_callers: Option<PathBuf>,
 }
 
+/// The listener of Cluster Autoscaler's protocol externalgrpc, and its TLS files.
+#[derive(clap::Args)]
+pub(crate) struct ExternalGrpcArgs {
+    /// Address for a Cluster Autoscaler started with --cloud-provider=externalgrpc: it scales the NodeGroups of this cluster
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) externalgrpc: Option<SocketAddr>,
+    /// Directory with tls.crt and tls.key for --externalgrpc. Without it, only a loopback address is allowed, in plain text
+    #[arg(long, value_name = "DIR", requires = "externalgrpc")]
+    pub(crate) externalgrpc_certificates: Option<PathBuf>,
+    /// Directory with the CA certificates (.crt, .pem) of allowed clients of --externalgrpc, or their own certificates. Without it, only a
+    /// loopback address is allowed
+    #[arg(long, value_name = "DIR", requires = "externalgrpc_certificates")]
+    pub(crate) externalgrpc_callers: Option<PathBuf>,
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Gates {
     /// Agones feature gates, as A=true&B=false. All features are always enabled; disabling one only logs a warning
@@ -168,6 +183,8 @@ pub(crate) struct Run {
     pub(crate) certificates: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) allocator: AllocatorArgs,
+    #[command(flatten)]
+    pub(crate) external_grpc: ExternalGrpcArgs,
     /// Address for Prometheus metrics
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,

@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use cluster::{CachedKind, Caches, DecisionSettings, LeaderElection};
+use connect::providers;
 use control::Settings;
 use kube::{Client, Config};
 use process::{Clock, Random, Supervisor};
-use serve::allocator::{Endpoint, Endpoints};
+use serde_json::Value;
+use serve::allocator::Endpoints;
+use serve::external_grpc::{NodeGroups, Providers};
+use serve::listen::Endpoint;
 use serve::tls::{CertificateFiles, CertificateWatcher};
-use serve::{admission, allocator, metrics};
+use serve::{admission, allocator, external_grpc, metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +44,7 @@ async fn start(args: &Run, game_servers: Settings) -> anyhow::Result<()> {
     // An allocator replaces whole game servers, so the cache must keep their text.
     let caches = Caches::new(None, has_allocator(args));
     let mut tasks = caches.follow(&client, &kinds, &Random::system(), &supervisor);
-    let settings = controller_settings(args, game_servers, namespace, &supervisor);
+    let mut settings = controller_settings(args, game_servers, namespace, &supervisor);
     let recorder =
         measuring::serve(&caches, &settings, args.metrics, &supervisor, &mut tasks).await?;
     let stop = CancellationToken::new();
@@ -48,6 +52,7 @@ async fn start(args: &Run, game_servers: Settings) -> anyhow::Result<()> {
         Servers { stop: stop.clone(), supervisor: supervisor.clone(), running: JoinSet::new() };
     servers.webhooks(args).await?;
     servers.allocator(args, client.clone(), &caches, recorder).await?;
+    servers.external_grpc(args, &client, &mut settings).await?;
     let controllers = async {
         let stopped = stop.clone().cancelled_owned();
         control::run(client, caches, settings, &chosen, stopped).await;
@@ -192,6 +197,40 @@ impl Servers {
         self.running.spawn(async move { serving.await.context("the allocator stopped") });
         Ok(())
     }
+
+    /// Serves the node groups to a Cluster Autoscaler.
+    async fn external_grpc(
+        &mut self,
+        args: &Run,
+        client: &Client,
+        settings: &mut Settings,
+    ) -> anyhow::Result<()> {
+        let Some(endpoint) = listening::external_grpc(&args.external_grpc).await? else {
+            return Ok(());
+        };
+        let context = connect::Context {
+            client: client.clone(),
+            clock: settings.clock.clone(),
+            random: settings.random.clone(),
+            supervisor: self.supervisor.clone(),
+            resolves_services: settings.resolves_services,
+        };
+        let shared = stateful_providers(&context)?;
+        settings.node_providers.0.extend(shared.clone());
+        let groups = NodeGroups::new(context, shared);
+        let serving = external_grpc::serve(groups, endpoint, self.stop.clone().cancelled_owned());
+        let context = "the server of node groups (--externalgrpc) stopped";
+        self.running.spawn(async move { serving.await.context(context) });
+        Ok(())
+    }
+}
+
+/// Opens the providers that keep track of machines in this process: the controllers and the server share them.
+fn stateful_providers(context: &connect::Context) -> anyhow::Result<Providers> {
+    let open = |name: &str| -> anyhow::Result<_> {
+        Ok((name.to_owned(), providers::open(context, name, &Value::Null)?))
+    };
+    ["kwok", "simulated"].into_iter().map(open).collect()
 }
 
 async fn aggregated(args: &Run) -> anyhow::Result<Option<Endpoint>> {

@@ -1,6 +1,6 @@
 //! The allocator through all its endpoints.
 
-mod certificates;
+pub(crate) mod certificates;
 mod chaos;
 mod choosing;
 mod clusters;

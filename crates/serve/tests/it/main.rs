@@ -4,6 +4,7 @@
 
 mod admission;
 mod allocator;
+mod external_grpc;
 mod go_client;
 mod listen;
 mod metrics;
