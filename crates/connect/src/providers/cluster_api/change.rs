@@ -31,6 +31,7 @@ pub(super) struct Change<'a> {
 }
 
 /// The machines that a call deletes.
+#[derive(Default)]
 pub(super) struct Doomed {
     pub(super) machines: Vec<KnownMachine>,
     /// ProviderIDs of a MachinePool without Machines.
@@ -91,6 +92,9 @@ impl ClusterApi {
             }
             change.down_to_min(to)
         };
+        let (from, _) = change.size().await?;
+        lower(from)?;
+        change.clear_marks(&Doomed::default(), from).await?;
         change.resize(lower).await
     }
 

@@ -15,7 +15,7 @@ use crate::providers::ProviderError;
 use crate::providers::cluster_error::{refused, write_error};
 
 impl Change<'_> {
-    /// Removes marks that a crash has left. Refuses while others have marked machines that would go in place of the named ones.
+    /// Removes marks that a crash has left. Refuses while others have marked machines that would go in place of others.
     pub(super) async fn clear_marks(
         &self,
         doomed: &Doomed,
@@ -32,7 +32,7 @@ impl Change<'_> {
             return Err(refused(
                 self.id,
                 format!(
-                    "Machine {}/{} has the annotation {}, which is not ours: it would be deleted in place of the chosen one; remove the annotation or the Machine",
+                    "Machine {}/{} has the annotation {}, which is not ours: it would be deleted in place of another one; remove the annotation or the Machine",
                     self.group.namespace,
                     marked.name,
                     self.mark_key()
