@@ -4,6 +4,7 @@
 
 mod cluster_api;
 mod cluster_error;
+mod external_grpc;
 mod named;
 mod simulated;
 
@@ -25,6 +26,7 @@ const PROVIDERS: Registry<Constructor> = Registry {
     what: "provider",
     constructors: &[
         ("clusterApi", cluster_api::open),
+        ("externalGrpc", external_grpc::open),
         ("kwok", simulated::open_kwok),
         ("simulated", simulated::open),
     ],

@@ -6,15 +6,19 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod answers;
+mod buffers;
 mod caches;
 mod calls;
 pub mod describe;
+mod discovery;
 mod inputs;
 mod journal;
 mod membership;
 mod memory;
 pub mod observe;
 mod plan;
+mod priorities;
 mod providers;
 mod record;
 mod removal;
@@ -26,6 +30,7 @@ mod source;
 mod status_map;
 mod taints;
 mod values;
+mod virtual_pods;
 mod wanted;
 mod watch;
 
@@ -40,6 +45,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use answers::OpenedExpander;
 use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
@@ -63,6 +69,8 @@ struct NodeController {
     rival: Arc<Rival>,
     /// The groups of the last evaluation, and which nodes are in them.
     additions: Arc<Additions>,
+    /// The process that the expander `grpc` asks.
+    expander: Option<OpenedExpander>,
     memory: Memory,
     /// Whether nothing has been evaluated yet, or nothing since another autoscaler was active.
     is_first: bool,
@@ -94,6 +102,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         calls: Calls::default(),
         rival: Arc::default(),
         additions: Arc::default(),
+        expander: None,
         memory: Memory::default(),
         is_first: true,
         removing: BTreeSet::new(),
@@ -140,11 +149,13 @@ impl NodeController {
         }
         self.memory.rival = None;
         let mut states = self.read_providers(autoscaler).await;
+        self.discover(&states).await;
         if self.is_first {
             self.resume(autoscaler);
         }
         self.adopt(&states.groups);
         self.untaint_abandoned().await;
+        let buffers = self.read_buffers();
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
         let mut observed = match snapshot.observe(autoscaler) {
             Ok(observed) => observed,
@@ -160,17 +171,20 @@ impl NodeController {
         let groups = states.groups;
         self.is_first = false;
         self.overlay(&mut observed, &groups);
+        self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
+        self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
+            answers: observed.answers.clone(),
             now,
         };
-        let growth = self.grow(plan.added.clone(), &mut observed, &groups).await;
+        let growth = self.grow(autoscaler, plan.added.clone(), &mut observed, &groups).await;
         let removed = if growth.has_grown() {
             0
         } else {
@@ -181,6 +195,7 @@ impl NodeController {
         self.record_pod_events(&growth, &observed);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
+        self.write_buffers(&buffers, &observed, &plan).await;
         self.write_status_map(&observed, &plan).await;
         self.wake_at(&plan, &observed.settings, latest)
     }

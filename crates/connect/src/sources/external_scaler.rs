@@ -5,22 +5,15 @@
 mod messages;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
-use http::Uri;
 use http::uri::PathAndQuery;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -29,6 +22,7 @@ use self::messages::{
 };
 use super::{Answer, MetricSource, Query, QueryError};
 use crate::connection::ConnectionError;
+use crate::grpc::{GrpcServer, root_cause};
 use crate::registry::{Context, read_settings};
 use crate::tls::TlsSettings;
 
@@ -55,51 +49,9 @@ struct ExternalScaler {
 
 pub(super) fn open(context: &Context, settings: &Value) -> Result<Box<dyn MetricSource>, String> {
     let Settings { address, mut metadata, tls } = read_settings(settings)?;
-    if let Some(tls) = &tls {
-        tls.check()?;
-    }
-    let wrong = || format!("address: `{address}` is not HOST:PORT");
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(wrong());
-    }
-    // The scheme is for the request only: the connector decides about TLS.
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
-    let connector = Connector {
-        client: context.client.clone(),
-        host: host.trim_matches(['[', ']']).to_owned(),
-        tls,
-    };
-    let channel = endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
-        connector.clone().connect(uri)
-    }));
+    let channel = GrpcServer::new(context, &address, tls)?.channel();
     metadata.entry("scalerAddress".to_owned()).or_insert_with(|| address.clone());
     Ok(Box::new(ExternalScaler { address, metadata, channel }))
-}
-
-/// Opens connections, with TLS where it is set up.
-#[derive(Clone)]
-struct Connector {
-    client: kube::Client,
-    host: String,
-    tls: Option<TlsSettings>,
-}
-
-trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
-
-impl Connector {
-    async fn connect(self, uri: Uri) -> Result<TokioIo<Box<dyn Socket>>, std::io::Error> {
-        let address = uri.authority().map(ToString::to_string).unwrap_or_default();
-        let socket = TcpStream::connect(address).await?;
-        let Some(tls) = &self.tls else { return Ok(TokioIo::new(Box::new(socket))) };
-        let config = tls.client_config(&self.client).await;
-        let mut config = config.map_err(std::io::Error::other)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let name = ServerName::try_from(self.host.clone()).map_err(std::io::Error::other)?;
-        let secured = TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
-        Ok(TokioIo::new(Box::new(secured)))
-    }
 }
 
 impl MetricSource for ExternalScaler {
@@ -151,8 +103,7 @@ impl ExternalScaler {
         A: prost::Message + Default + 'static,
     {
         let mut grpc = Grpc::new(self.channel.clone());
-        let unreachable = |err: &dyn std::error::Error| self.unreachable(err);
-        grpc.ready().await.map_err(|err| unreachable(&err))?;
+        grpc.ready().await.map_err(|err| self.unreachable(&err))?;
         let codec: ProstCodec<Q, A> = ProstCodec::default();
         let answer = grpc.unary(Request::new(request), path(method)?, codec).await;
         answer.map(tonic::Response::into_inner).map_err(|status| self.failed(&status))
@@ -169,7 +120,7 @@ impl ExternalScaler {
         answer.map(tonic::Response::into_inner).map_err(|status| self.failed(&status))
     }
 
-    fn unreachable(&self, error: &dyn std::error::Error) -> QueryError {
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> QueryError {
         let (address, message) = (self.address.clone(), root_cause(error));
         ConnectionError::Unreachable { address, message }.into()
     }
@@ -199,14 +150,6 @@ impl ExternalScaler {
 fn path(method: &str) -> Result<PathAndQuery, QueryError> {
     let path = format!("/externalscaler.ExternalScaler/{method}");
     path.parse().map_err(|_| QueryError::Unsupported(path))
-}
-
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }
 
 /// The stream with which a scaler pushes.

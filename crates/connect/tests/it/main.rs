@@ -5,6 +5,8 @@
 mod aws;
 mod cluster_api;
 mod docker;
+mod expander;
+mod external_grpc;
 mod haproxy;
 mod metrics_api;
 mod nats;

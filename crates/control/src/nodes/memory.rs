@@ -26,6 +26,8 @@ pub(super) struct Memory {
     pub(super) invalid: Option<String>,
     /// The other holder of Cluster Autoscaler's Lease, as it was logged.
     pub(super) rival: Option<String>,
+    /// What is wrong with the ConfigMap of priorities, as it was reported: the reason and the text.
+    pub(super) priorities: Option<(&'static str, String)>,
     /// The nodes whose taints a removal left behind.
     pub(super) tainted: BTreeSet<Box<str>>,
 }

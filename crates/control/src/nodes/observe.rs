@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use api::nodes::{ClusterObjects, Volumes};
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use decide::nodes::{Cluster, Pod, PodSpec, Settings, Status};
+use decide::nodes::{Answer, Cluster, Pod, PodSpec, Settings, Status};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -28,6 +28,8 @@ pub struct Observation {
     pub settings: Settings,
     /// The state from earlier decisions.
     pub status: Status,
+    /// What another process answered to the questions of the plan.
+    pub answers: Vec<Answer>,
 }
 
 /// The kinds of objects that a decision about nodes depends on.
@@ -78,6 +80,7 @@ pub fn observe(
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
         status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
         cluster: cluster(world)?,
+        answers: super::inputs::answers(autoscaler),
     })
 }
 

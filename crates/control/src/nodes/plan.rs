@@ -24,7 +24,7 @@ impl Plan {
     /// Evaluates what was observed.
     pub(super) fn new(autoscaler: &NodeAutoscaler, observed: &Observation, now: Timestamp) -> Self {
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
-        let added = evaluation.scale_up();
+        let added = evaluation.scale_up_answered(&observed.answers);
         let removed = evaluation.scale_down(&observed.status, &added);
         let subject = ObjectName::new(autoscaler);
         let description = describe(&subject, &added, &removed, &evaluation).json;

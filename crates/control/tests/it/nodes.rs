@@ -1,10 +1,14 @@
 //! Node autoscaling on the embedded engine with simulated groups: pods get nodes, and unneeded nodes are removed.
 
+mod buffers;
+mod cloud;
 mod cluster_api;
 mod hanging;
 mod invalid;
+mod membership;
 mod replay;
 mod rivals;
+mod values;
 
 use std::time::Duration;
 
