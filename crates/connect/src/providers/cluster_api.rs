@@ -5,13 +5,16 @@
 
 mod change;
 mod groups;
+mod instance;
+mod kubeconfig;
 mod management;
+mod marks;
+mod members;
 mod objects;
 mod settings;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::error::api_message;
@@ -24,6 +27,7 @@ use serde_json::Value;
 use super::cluster_error::read_error;
 use super::{Group, InstanceState, NamedGroup, NodeGroupProvider, ProviderError};
 use crate::registry::{Context, read_settings};
+use change::Changes;
 use groups::{Found, KnownGroup, Mark, Objects};
 use management::{Management, ManagementCluster, limited};
 use objects::{
@@ -42,8 +46,7 @@ struct ClusterApi {
     memory: Mutex<Memory>,
     /// Locked while a group is changed.
     locks: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    /// The number of changes, counted at their beginning and at their end.
-    changes: AtomicU64,
+    changes: Changes,
 }
 
 /// What is known from earlier snapshots and changes.
@@ -71,7 +74,7 @@ pub(super) fn open(
         named: Mutex::default(),
         memory: Mutex::default(),
         locks: Mutex::default(),
-        changes: AtomicU64::new(0),
+        changes: Changes::default(),
     }))
 }
 
@@ -107,7 +110,7 @@ impl NodeGroupProvider for ClusterApi {
 
 impl ClusterApi {
     async fn read_groups(&self) -> Result<Vec<Group>, ProviderError> {
-        let changes = self.changes.load(Ordering::SeqCst);
+        let changes = self.changes.settled();
         let named = lock(&self.named).clone();
         let namespaces = self.settings.namespaces(&named);
         if matches!(&namespaces, Namespaces::Some(names) if names.is_empty()) {
@@ -129,7 +132,7 @@ impl ClusterApi {
             let all = group.problem.iter().chain(of_group);
             problems.extend(all.map(|problem| format!("{}: {problem}", group.id)));
         }
-        let is_unchanged = self.changes.load(Ordering::SeqCst) == changes;
+        let is_unchanged = changes.is_some() && self.changes.settled() == changes;
         let mut memory = lock(&self.memory);
         memory.report(problems);
         Ok(memory.keep(found, is_unchanged))

@@ -150,7 +150,7 @@ async fn a_machine_that_failed_is_reported_and_can_be_deleted() {
         let message = &failed.error.as_ref().unwrap().message;
         assert!(message.ends_with(": no quota"), "{message}");
         assert!(failed.id.starts_with(&format!("failed-machine-{}_pool-1-", site.parts.namespace)));
-        provider.delete_nodes(&id, &[failed.id.clone()]).await.unwrap();
+        provider.delete_nodes(&id, std::slice::from_ref(&failed.id)).await.unwrap();
         until_all(&provider, &id, 1, InstanceState::Running).await;
         assert_eq!(find(&provider, &id).await.unwrap().target, 1);
         site.end().await;
@@ -210,7 +210,7 @@ async fn no_machine_of_a_deployment_that_rolls_out_is_removed() {
         let template = json!({"spec": {"template": {"metadata": {"labels": {"new": "yes"}}}}});
         site.parts.merge("MachineDeployment", "pool", template).await.unwrap();
         until(&provider, &id, |group| group.is_rolling_out && group.instances.len() == 4).await;
-        let refused = provider.delete_nodes(&id, &[machines[0].id.clone()]).await;
+        let refused = provider.delete_nodes(&id, std::slice::from_ref(&machines[0].id)).await;
         assert!(matches!(refused, Err(ProviderError::Unavailable { .. })), "{refused:?}");
         site.stand_in.switch(Switches::default());
         until(&provider, &id, |group| !group.is_rolling_out && group.instances.len() == 2).await;
@@ -249,7 +249,7 @@ async fn machines_of_a_management_cluster_are_nodes_of_another() {
         let own = site.engines[0].client();
         let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(own);
         assert!(nodes.list(&kube::api::ListParams::default()).await.unwrap().items.is_empty());
-        provider.delete_nodes(&id, &[machines[1].id.clone()]).await.unwrap();
+        provider.delete_nodes(&id, std::slice::from_ref(&machines[1].id)).await.unwrap();
         until_all(&provider, &id, 1, InstanceState::Running).await;
         let labels = find(&provider, &id).await.unwrap().template.unwrap().labels;
         assert_eq!(labels.get("topology.kubernetes.io/zone"), Some("zone-1"));

@@ -172,10 +172,13 @@ async fn a_group_with_a_mistake_does_not_hide_the_others() {
     let two = provider_name(&group).unwrap_err().to_string();
     assert_eq!(
         two,
-        "expected exactly one provider, found kwok, simulated; known are aws, kwok, simulated"
+        "expected exactly one provider, found kwok, simulated; known are aws, clusterApi, externalGrpc, kwok, simulated"
     );
     let unknown = providers::open(&context, "cloud", &Value::Null).map(drop).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no provider `cloud`; known are aws, kwok, simulated");
+    assert_eq!(
+        unknown.to_string(),
+        "there is no provider `cloud`; known are aws, clusterApi, externalGrpc, kwok, simulated"
+    );
 }
 
 /// Returns a client whose lists of a kind also contain an object.

@@ -4,6 +4,7 @@
 mod blockers;
 mod buffers;
 mod cloud;
+mod cluster_api;
 mod deaths;
 mod growing;
 mod hanging;

@@ -4,67 +4,80 @@
 //! the size is lowered. A mark without a lower size would divert a later deletion: it is removed when the size cannot be lowered, and one
 //! that a crash has left is removed before the next change of the group.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::error::status_code;
 use futures::future::{join_all, try_join_all};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ClusterApi;
-use super::groups::{KnownGroup, KnownMachine, Mark, OWN_MARK};
+use super::groups::{KnownGroup, KnownMachine};
 use super::management::{ManagementCluster, limited};
 use super::objects::MACHINE;
 use crate::providers::cluster_error::{read_error, refused, write_error};
 use crate::providers::{NodeGroupProvider as _, ProviderError};
 
 /// How often an object is written that another client wrote in the meantime.
-const TRIES: u32 = 5;
+pub(super) const TRIES: u32 = 5;
 
 /// A group that is being changed.
-struct Change<'a> {
-    provider: &'a ClusterApi,
+pub(super) struct Change<'a> {
+    pub(super) provider: &'a ClusterApi,
     cluster: Arc<ManagementCluster>,
-    id: &'a str,
-    group: KnownGroup,
+    pub(super) id: &'a str,
+    pub(super) group: KnownGroup,
 }
 
 /// The machines that a call deletes.
-struct Doomed {
-    machines: Vec<KnownMachine>,
+#[derive(Default)]
+pub(super) struct Doomed {
+    pub(super) machines: Vec<KnownMachine>,
     /// ProviderIDs of a MachinePool without Machines.
     pooled: Vec<String>,
 }
 
-/// Counts a change at its beginning and its end, also when it is cancelled.
-struct Counted<'a>(&'a AtomicU64);
+/// Counts changes, so that a snapshot knows whether one was in flight.
+#[derive(Default)]
+pub(super) struct Changes {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
 
-impl<'a> Counted<'a> {
-    fn begin(changes: &'a AtomicU64) -> Self {
-        changes.fetch_add(1, Ordering::SeqCst);
-        Self(changes)
+/// A change in flight. It ends with this, also when it is cancelled.
+struct InFlight<'a>(&'a Changes);
+
+impl Changes {
+    fn begin(&self) -> InFlight<'_> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        InFlight(self)
+    }
+
+    /// Returns the number of changes; `None` while one is in flight.
+    pub(super) fn settled(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        Some(ended).filter(|ended| *ended == self.begun.load(Ordering::SeqCst))
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl ClusterApi {
     pub(super) async fn increase_target(&self, id: &str, by: u32) -> Result<(), ProviderError> {
         let lock = self.lock(id);
-        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        let (_locked, _in_flight) = (lock.lock().await, self.changes.begin());
         let change = self.change(id).await?;
         change.resize(|from| change.up_to_max(from.saturating_add(by))).await
     }
 
     pub(super) async fn lower_target(&self, id: &str, by: u32) -> Result<(), ProviderError> {
         let lock = self.lock(id);
-        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        let (_locked, _in_flight) = (lock.lock().await, self.changes.begin());
         // Of machines that have become nodes since the last snapshot, none may go.
         self.snapshot().await?;
         let change = self.change(id).await?;
@@ -79,6 +92,9 @@ impl ClusterApi {
             }
             change.down_to_min(to)
         };
+        let (from, _) = change.size().await?;
+        lower(from)?;
+        change.clear_marks(&Doomed::default(), from).await?;
         change.resize(lower).await
     }
 
@@ -88,7 +104,7 @@ impl ClusterApi {
         instances: &[String],
     ) -> Result<(), ProviderError> {
         let lock = self.lock(id);
-        let (_locked, _counted) = (lock.lock().await, Counted::begin(&self.changes));
+        let (_locked, _in_flight) = (lock.lock().await, self.changes.begin());
         let change = self.change(id).await?;
         let doomed = change.doomed(instances).await?;
         let count = u32::try_from(doomed.machines.len() + doomed.pooled.len()).unwrap_or(u32::MAX);
@@ -212,7 +228,10 @@ impl Change<'_> {
     }
 
     /// Returns the version of a machine; `None` if it is gone or being deleted.
-    async fn version(&self, machine: &KnownMachine) -> Result<Option<String>, ProviderError> {
+    pub(super) async fn version(
+        &self,
+        machine: &KnownMachine,
+    ) -> Result<Option<String>, ProviderError> {
         let api = self.api(MACHINE)?;
         let found = limited(api.get_metadata_opt(&machine.name)).await;
         let found = found.map_err(|error| read_error(&error))?.map(|object| object.metadata);
@@ -222,101 +241,9 @@ impl Change<'_> {
         Ok(found.and_then(|metadata| metadata.resource_version))
     }
 
-    /// Removes marks that a crash has left. Refuses while others have marked machines that would go in place of the named ones.
-    async fn clear_marks(&self, doomed: &Doomed, size: u32) -> Result<(), ProviderError> {
-        let requested = self.provider.requested(self.id);
-        let doomed: BTreeSet<&str> = doomed.machines.iter().map(|it| it.uid.as_str()).collect();
-        let others = || {
-            let machines = self.group.machines.iter().filter(|machine| !machine.is_deleting);
-            machines.filter(|it| !requested.contains(&it.uid) && !doomed.contains(it.uid.as_str()))
-        };
-        let is_settled = self.group.alive() <= size as usize;
-        if let Some(marked) = others().find(|it| is_settled && it.mark == Mark::Foreign) {
-            return Err(refused(
-                self.id,
-                format!(
-                    "Machine {}/{} has the annotation {}, which is not ours: it would be deleted in place of the chosen one; remove the annotation or the Machine",
-                    self.group.namespace,
-                    marked.name,
-                    self.mark_key()
-                ),
-            ));
-        }
-        let stale = others().filter(|machine| machine.mark == Mark::Own);
-        join_all(stale.map(|machine| self.unmark(machine))).await;
-        Ok(())
-    }
-
-    /// Marks the machines. If one cannot be marked, none is.
-    async fn mark_all(&self, doomed: &Doomed) -> Result<(), ProviderError> {
-        let marked = join_all(doomed.machines.iter().map(|machine| self.mark(machine))).await;
-        let Some(error) = marked.into_iter().find_map(Result::err) else { return Ok(()) };
-        join_all(doomed.machines.iter().map(|machine| self.unmark(machine))).await;
-        Err(error)
-    }
-
-    /// Marks a machine as the first to be deleted.
-    async fn mark(&self, machine: &KnownMachine) -> Result<(), ProviderError> {
-        let api = self.api(MACHINE)?;
-        for _ in 0..TRIES {
-            let Some(version) = self.version(machine).await? else {
-                let message = format!("Machine {} is being deleted by someone else", machine.name);
-                return Err(ProviderError::Unavailable { message });
-            };
-            let patch = self.mark_patch(json!(OWN_MARK), "resourceVersion", &version);
-            match limited(api.patch(&machine.name, &PatchParams::default(), &patch)).await {
-                Ok(_) => return Ok(()),
-                Err(error) if status_code(&error) == Some(409) => {}
-                Err(error) => return Err(unmarked(self.id, &error)),
-            }
-        }
-        let message = format!("Machine {} changes too often", machine.name);
-        Err(ProviderError::Unavailable { message })
-    }
-
-    /// Removes the mark of a machine, whatever its version. If that fails, the next change of the group tries again.
-    async fn unmark(&self, machine: &KnownMachine) {
-        let Ok(api) = self.api(MACHINE) else { return };
-        let patch = self.mark_patch(Value::Null, "uid", &machine.uid);
-        match limited(api.patch_metadata(&machine.name, &PatchParams::default(), &patch)).await {
-            Ok(_) => {}
-            // It is gone, or another one has its name.
-            Err(error) if matches!(status_code(&error), Some(404 | 409)) => {}
-            Err(error) => {
-                let error = cluster::error::api_message(&error);
-                tracing::warn!(
-                    machine = machine.name,
-                    error,
-                    "could not remove the mark for deletion; will retry"
-                );
-            }
-        }
-    }
-
-    fn mark_patch(&self, mark: Value, precondition: &str, of: &str) -> Patch<Value> {
-        Patch::Merge(
-            json!({"metadata": {precondition: of, "annotations": {self.mark_key(): mark}}}),
-        )
-    }
-
-    fn mark_key(&self) -> String {
-        self.provider.settings.key("delete-machine")
-    }
-
-    fn api(&self, kind: &str) -> Result<Api<DynamicObject>, ProviderError> {
+    pub(super) fn api(&self, kind: &str) -> Result<Api<DynamicObject>, ProviderError> {
         let unknown = || ProviderError::UnknownGroup { group: self.id.to_owned() };
         self.cluster.api(kind, &self.group.namespace).ok_or_else(unknown)
-    }
-}
-
-/// Returns the error of a machine that could not be marked: no size was changed, whatever became of the mark.
-fn unmarked(group: &str, error: &kube::Error) -> ProviderError {
-    match write_error(group, error) {
-        ProviderError::Unknown { message, .. } => ProviderError::Unavailable { message },
-        error @ (ProviderError::UnknownGroup { .. }
-        | ProviderError::Refused { .. }
-        | ProviderError::OutOfResources { .. }
-        | ProviderError::Unavailable { .. }) => error,
     }
 }
 

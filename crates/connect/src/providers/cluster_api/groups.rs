@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::instance::{instance, instance_id};
+use super::members::{Members, deployment};
 use super::objects::{
-    Infrastructure, InfrastructureRef, MACHINE_DEPLOYMENT, MACHINE_POOL, MACHINE_SET, Machine,
-    Metadata, Scalable, id,
+    Infrastructure, InfrastructureRef, MACHINE_POOL, Machine, Metadata, Scalable,
 };
 use super::settings::Settings;
 use super::template::{self, Described};
-use crate::providers::{Group, Instance, InstanceError, InstanceState};
+use crate::providers::{Group, Instance, InstanceState};
 
-/// The annotation with which Cluster API counts the revisions of a MachineDeployment.
-const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
 /// The value of the mark for deletion, by which ours are told from those of others.
 pub(super) const OWN_MARK: &str = "plimsoll";
 /// The size that a group without an annotation may have: its NodeGroup says.
@@ -244,15 +243,6 @@ fn size_limits(metadata: &Metadata, settings: &Settings) -> Result<SizeLimits, S
     Ok(limits)
 }
 
-/// Returns the MachineDeployment that a MachineSet belongs to.
-fn deployment<'a>(object: &'a Scalable, settings: &Settings) -> Option<&'a str> {
-    if object.kind != MACHINE_SET {
-        return None;
-    }
-    let label = || object.metadata.label(&settings.key("deployment-name"));
-    object.metadata.owner(MACHINE_DEPLOYMENT).or_else(label)
-}
-
 fn add_machines(
     object: &Scalable,
     members: &Members<'_>,
@@ -283,96 +273,6 @@ fn instances(id: &str, members: &Members<'_>, known: &KnownGroup) -> Vec<Instanc
         error: None,
     });
     members.machines(id).map(instance).chain(pooled).collect()
-}
-
-/// Returns the state of a machine. One that failed after it had a Node is left to the rules for unready nodes.
-fn instance(machine: &Machine) -> Instance {
-    let is_creating = machine.node().is_none();
-    let state = match (machine.is_deleting(), is_creating) {
-        (true, _) => InstanceState::Deleting,
-        (false, true) => InstanceState::Creating,
-        (false, false) => InstanceState::Running,
-    };
-    let failure = machine.failure().filter(|_| state == InstanceState::Creating);
-    let error = failure.map(|message| InstanceError {
-        is_out_of_resources: false,
-        message: format!("Machine {}: {message}", machine.metadata.name),
-    });
-    Instance { id: instance_id(machine), state, error }
-}
-
-/// Returns the providerID of a machine, or a placeholder while it has none.
-fn instance_id(machine: &Machine) -> String {
-    if let Some(id) = machine.provider_id() {
-        return id.to_owned();
-    }
-    let state = match (machine.failure(), machine.is_deleting()) {
-        (Some(_), _) => "failed",
-        (None, true) => "deleting",
-        (None, false) => "pending",
-    };
-    format!("{state}-machine-{}_{}", machine.metadata.namespace, machine.metadata.name)
-}
-
-/// Which group each Machine belongs to.
-struct Members<'a> {
-    machines: BTreeMap<String, Vec<&'a Machine>>,
-    /// The MachineSets of each MachineDeployment.
-    sets: BTreeMap<String, Vec<&'a Scalable>>,
-}
-
-impl<'a> Members<'a> {
-    fn new(objects: &'a Objects, settings: &Settings) -> Self {
-        let mut sets: BTreeMap<String, Vec<&Scalable>> = BTreeMap::new();
-        let mut group_of_set = BTreeMap::new();
-        for set in objects.scalables.iter().filter(|object| object.kind == MACHINE_SET) {
-            let group = match deployment(set, settings) {
-                Some(name) => id(MACHINE_DEPLOYMENT, &set.metadata.namespace, name),
-                None => set.id(),
-            };
-            sets.entry(group.clone()).or_default().push(set);
-            group_of_set.insert((&*set.metadata.namespace, &*set.metadata.name), group);
-        }
-        let mut machines: BTreeMap<String, Vec<&Machine>> = BTreeMap::new();
-        for machine in &objects.machines {
-            let metadata = &machine.metadata;
-            let of_pool = metadata.owner(MACHINE_POOL);
-            let of_set = metadata.owner(MACHINE_SET);
-            let group = match (of_pool, of_set) {
-                (Some(pool), _) => Some(id(MACHINE_POOL, &metadata.namespace, pool)),
-                (None, Some(set)) => group_of_set.get(&(&*metadata.namespace, set)).cloned(),
-                (None, None) => None,
-            };
-            if let Some(group) = group {
-                machines.entry(group).or_default().push(machine);
-            }
-        }
-        Self { machines, sets }
-    }
-
-    /// Iterates over the machines of a group.
-    fn machines(&self, group: &str) -> impl Iterator<Item = &'a Machine> {
-        self.machines.get(group).into_iter().flatten().copied()
-    }
-
-    /// Whether a MachineDeployment has machines of an older revision.
-    fn is_rolling_out(&self, object: &Scalable) -> bool {
-        if object.kind != MACHINE_DEPLOYMENT {
-            return false;
-        }
-        let sets = || self.sets.get(&object.id()).into_iter().flatten();
-        let newest = sets().max_by_key(|set| age(set)).map(|set| &set.metadata.uid);
-        let has_machines = |set: &&&Scalable| {
-            set.spec.replicas.unwrap_or(0) > 0 || set.status.replicas.unwrap_or(0) > 0
-        };
-        sets().filter(|set| Some(&set.metadata.uid) != newest).any(|set| has_machines(&set))
-    }
-}
-
-/// Returns what orders the MachineSets of a MachineDeployment by age.
-fn age(set: &Scalable) -> (u64, &Option<String>) {
-    let revision = set.metadata.annotation(REVISION).and_then(|text| text.parse().ok());
-    (revision.unwrap_or(0), &set.metadata.creation_timestamp)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use plimsoll_connect::Context;
 use plimsoll_connect::providers::{InstanceState, NodeGroupProvider, ProviderError};
 use serde_json::{Value, json};
 
-use super::site::{MAX, Site, until_all};
-use super::stand_in::{GROUP, Parts};
+use super::site::{MAX, Site, until, until_all};
+use super::stand_in::{GROUP, Parts, Switches};
 
 /// What happens to the next request that changes a size.
 #[derive(Clone, Default)]
@@ -166,7 +166,7 @@ async fn marks_that_a_crash_has_left_are_removed_and_those_of_others_are_respect
         };
         mark(&machines[0], json!("2026-01-01 00:00:00 UTC")).await;
         let refused = provider.delete_nodes(&id, &machines[1..]).await.unwrap_err().to_string();
-        assert!(refused.contains("it would be deleted in place of the chosen one"), "{refused}");
+        assert!(refused.contains("it would be deleted in place of another one"), "{refused}");
         assert_eq!(site.marked().await, [name(&machines[0])]);
 
         mark(&machines[0], json!("plimsoll")).await;
@@ -174,6 +174,14 @@ async fn marks_that_a_crash_has_left_are_removed_and_those_of_others_are_respect
         let left = until_all(&provider, &id, 1, InstanceState::Running).await;
         assert_eq!(left[0].id, machines[0]);
         assert_eq!(site.marked().await, Vec::<String>::new());
+
+        // Nor does a machine go that is only to be cancelled.
+        site.stand_in.switch(Switches { never_a_node: true, ..Switches::default() });
+        provider.increase(&id, 1).await.unwrap();
+        until(&provider, &id, |group| group.instances.len() == 2).await;
+        mark(&machines[0], json!("plimsoll")).await;
+        provider.decrease_target(&id, 1).await.unwrap();
+        assert_eq!(until_all(&provider, &id, 1, InstanceState::Running).await, left);
         site.end().await;
     }
 }

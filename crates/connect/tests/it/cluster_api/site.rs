@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use engine::Engine;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
 use plimsoll_connect::Context;
@@ -17,7 +16,7 @@ use plimsoll_connect::providers::{
 use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
 
-use super::stand_in::{GROUP, Parts, StandIn};
+use super::stand_in::{GROUP, Parts, StandIn, define_kinds};
 use crate::engine;
 use crate::real::variable;
 
@@ -77,7 +76,8 @@ impl Site {
         let object = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
         namespaces.create(&PostParams::default(), &object).await.unwrap();
         let workload = context.client.clone();
-        let parts = Parts { management, workload, namespace, version };
+        let labels = json!({"test": namespace, "topology.kubernetes.io/zone": "zone-1"});
+        let parts = Parts { management, workload, namespace, version, labels };
         let stand_in = StandIn::start(parts.clone());
         Self { context, parts, stand_in, engines }
     }
@@ -198,49 +198,4 @@ pub(crate) async fn until_all(
         group.instances.len() == count && group.instances.iter().all(|it| it.state == state)
     };
     until(provider, id, is_there).await.instances
-}
-
-/// Makes the kinds known, in both versions.
-async fn define_kinds(client: &Client) {
-    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for kind in ["MachineDeployment", "MachineSet", "MachinePool", "Machine", "TestMachineTemplate"]
-    {
-        let is_infrastructure = kind.starts_with("Test");
-        let group = if is_infrastructure { "infrastructure.cluster.x-k8s.io" } else { GROUP };
-        let served: &[&str] = if is_infrastructure { &["v1"] } else { &["v1beta1", "v1beta2"] };
-        let mut subresources = json!({"status": {}});
-        if !matches!(kind, "Machine" | "TestMachineTemplate") {
-            subresources["scale"] = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
-        }
-        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-        let version = |name: &&str| {
-            json!({
-                "name": name, "served": true, "storage": Some(name) == served.last(),
-                "schema": schema, "subresources": subresources,
-            })
-        };
-        let plural = format!("{}s", kind.to_lowercase());
-        let name = format!("{plural}.{group}");
-        let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-            "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "listKind": format!("{kind}List")},
-                     "versions": served.iter().map(version).collect::<Vec<_>>()},
-        });
-        let apply = PatchParams::apply("plimsoll-tests").force();
-        crds.patch(&name, &apply, &Patch::Apply(&crd)).await.unwrap();
-    }
-    for _ in 0..600 {
-        let all = crds.list(&ListParams::default()).await.unwrap();
-        let is_established = |crd: &CustomResourceDefinition| {
-            let conditions =
-                crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            conditions.clone().any(|it| it.type_ == "Established" && it.status == "True")
-        };
-        let own = all.iter().filter(|crd| crd.spec.group.ends_with(GROUP) && is_established(crd));
-        if own.count() == 5 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("the kinds are not served");
 }

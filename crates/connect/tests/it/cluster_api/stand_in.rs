@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
 };
@@ -64,6 +65,8 @@ pub(crate) struct Parts {
     pub(crate) workload: Client,
     pub(crate) namespace: String,
     pub(crate) version: &'static str,
+    /// The labels of nodes.
+    pub(crate) labels: Value,
 }
 
 impl Parts {
@@ -222,9 +225,14 @@ impl Parts {
     }
 
     async fn node(&self, name: &str, id: &str) -> kube::Result<()> {
-        let labels = json!({"test": self.namespace, "topology.kubernetes.io/zone": "zone-1"});
         let annotations = json!({format!("{GROUP}/machine"): name, format!("{GROUP}/cluster-namespace"): self.namespace});
-        let node = json!({"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": {"providerID": id}});
+        let capacity = json!({"cpu": "4", "memory": "16Gi", "pods": "20"});
+        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady",
+                           "lastTransitionTime": "2026-01-01T00:00:00Z", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
+        let node = json!({
+            "metadata": {"name": name, "labels": self.labels, "annotations": annotations}, "spec": {"providerID": id},
+            "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
+        });
         let node = serde_json::from_value(node).unwrap();
         match self.nodes().create(&PostParams::default(), &node).await {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
@@ -254,4 +262,49 @@ fn priority(machine: &DynamicObject) -> u32 {
     } else {
         0
     }
+}
+
+/// Makes the kinds known, in both versions.
+pub(crate) async fn define_kinds(client: &Client) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for kind in ["MachineDeployment", "MachineSet", "MachinePool", "Machine", "TestMachineTemplate"]
+    {
+        let is_infrastructure = kind.starts_with("Test");
+        let group = if is_infrastructure { "infrastructure.cluster.x-k8s.io" } else { GROUP };
+        let served: &[&str] = if is_infrastructure { &["v1"] } else { &["v1beta1", "v1beta2"] };
+        let mut subresources = json!({"status": {}});
+        if !matches!(kind, "Machine" | "TestMachineTemplate") {
+            subresources["scale"] = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+        }
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = |name: &&str| {
+            json!({
+                "name": name, "served": true, "storage": Some(name) == served.last(),
+                "schema": schema, "subresources": subresources,
+            })
+        };
+        let plural = format!("{}s", kind.to_lowercase());
+        let name = format!("{plural}.{group}");
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+            "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "listKind": format!("{kind}List")},
+                     "versions": served.iter().map(version).collect::<Vec<_>>()},
+        });
+        let apply = PatchParams::apply("plimsoll-tests").force();
+        crds.patch(&name, &apply, &Patch::Apply(&crd)).await.unwrap();
+    }
+    for _ in 0..600 {
+        let all = crds.list(&ListParams::default()).await.unwrap();
+        let is_established = |crd: &CustomResourceDefinition| {
+            let conditions =
+                crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.clone().any(|it| it.type_ == "Established" && it.status == "True")
+        };
+        let own = all.iter().filter(|crd| crd.spec.group.ends_with(GROUP) && is_established(crd));
+        if own.count() == 5 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the kinds are not served");
 }

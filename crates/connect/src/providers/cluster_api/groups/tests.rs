@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
+use super::super::objects::{MACHINE_DEPLOYMENT, MACHINE_SET};
 use super::*;
+use crate::providers::InstanceError;
 
+const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
 const MAX: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
 const MIN: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
 const CPU: &str = "capacity.cluster-autoscaler.kubernetes.io/cpu";
