@@ -4,6 +4,7 @@
 
 mod aws;
 mod docker;
+mod failures;
 mod haproxy;
 mod metrics_api;
 mod metrics_server;
