@@ -46,8 +46,16 @@ const SCALE: &str = "scale";
 
 /// A service, a workload or anything else whose size can be read and set.
 pub trait Target: Send + Sync {
-    /// Reads the present size.
+    /// Reads the present size, and how much of it is ready.
     fn status(&self) -> BoxFuture<'_, Result<TargetStatus, TargetError>>;
+
+    /// Reads the present size alone, for systems where that is cheaper or needs fewer rights.
+    fn size(&self) -> BoxFuture<'_, Result<TargetSize, TargetError>> {
+        Box::pin(async move {
+            let TargetStatus { count, version, .. } = self.status().await?;
+            Ok(TargetSize { count, version })
+        })
+    }
 
     /// Sets the size, if the target is still at `version`.
     fn scale<'a>(&'a self, to: u32, version: &'a Version)
@@ -70,6 +78,15 @@ pub struct TargetStatus {
     pub count: u32,
     /// How many units are ready.
     pub ready: u32,
+    /// Changes with every change of the size, and possibly more often.
+    pub version: Version,
+}
+
+/// The size of a target alone, and the version at which it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetSize {
+    /// The size that was last requested.
+    pub count: u32,
     /// Changes with every change of the size, and possibly more often.
     pub version: Version,
 }

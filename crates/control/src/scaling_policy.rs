@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use api::plimsoll::ScalingPolicy;
 use cluster::{CachedKind, Error, Key, RequeueAt, WorkQueue};
-use connect::targets::{TargetRef, TargetStatus};
+use connect::targets::{TargetRef, TargetSize};
 use decide::checks::{Outcome as Because, Policy, ScalingDecision, just_after};
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ impl Policies {
         &self,
         policy: &Arc<ScalingPolicy>,
         read: Policy,
-        current: &TargetStatus,
+        current: &TargetSize,
         interval: Duration,
     ) -> Evaluation {
         let (now, count) = (self.cx.clock.now(), i64::from(current.count));

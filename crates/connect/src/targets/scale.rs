@@ -13,7 +13,7 @@ use kube::error::DiscoveryError;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::{Target, TargetError, TargetRef, TargetStatus, Version, object_error};
+use super::{Target, TargetError, TargetRef, TargetSize, TargetStatus, Version, object_error};
 use crate::registry::Context;
 
 /// The kinds of `apps/v1`, which leave `readyReplicas` out when it is zero.
@@ -64,11 +64,18 @@ impl Target for ScaleTarget {
             let api = self.api().await?;
             let read = tokio::try_join!(api.get_scale(&self.name), api.get(&self.name));
             let (scale, object) = read.map_err(|error| self.read_error(&error))?;
-            Ok(TargetStatus {
-                count: desired(&scale),
-                ready: self.ready(&scale, &object),
-                version: Version::new(scale.metadata.resource_version.unwrap_or_default()),
-            })
+            let (count, ready) = (desired(&scale), self.ready(&scale, &object));
+            Ok(TargetStatus { count, ready, version: version(scale) })
+        })
+    }
+
+    /// Reads the `scale` subresource alone, for which no right on the object itself is needed.
+    fn size(&self) -> BoxFuture<'_, Result<TargetSize, TargetError>> {
+        Box::pin(async move {
+            let scale = self.api().await?.get_scale(&self.name).await;
+            let scale = scale.map_err(|error| self.read_error(&error))?;
+            let count = desired(&scale);
+            Ok(TargetSize { count, version: version(scale) })
         })
     }
 
@@ -152,6 +159,10 @@ impl std::fmt::Display for ScaleTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
     }
+}
+
+fn version(scale: Scale) -> Version {
+    Version::new(scale.metadata.resource_version.unwrap_or_default())
 }
 
 fn desired(scale: &Scale) -> u32 {

@@ -8,6 +8,7 @@ mod cluster_api;
 mod docker;
 mod expander;
 mod external_grpc;
+mod failures;
 mod haproxy;
 mod metrics_api;
 mod metrics_server;

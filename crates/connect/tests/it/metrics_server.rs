@@ -179,6 +179,7 @@ impl Stage {
                 "--kubelet-preferred-address-types=InternalIP".to_owned(),
                 "--deprecated-kubelet-completely-insecure".to_owned(),
                 "--metric-resolution=10s".to_owned(),
+                "--kubelet-request-timeout=5s".to_owned(),
             ]
         })
         .await;

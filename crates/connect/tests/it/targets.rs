@@ -4,7 +4,7 @@ use api::agones::Fleet;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use plimsoll_connect::Context;
-use plimsoll_connect::targets::{self, Target, TargetError, TargetRef, TargetStatus};
+use plimsoll_connect::targets::{self, Target, TargetError, TargetRef, TargetSize, TargetStatus};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ async fn a_fleet_is_scaled_at_the_version_that_was_read() {
     let fleet = target(&context, json!({"kind": "Fleet", "name": "arena"}));
     let TargetStatus { count, ready, version } = fleet.status().await.unwrap();
     assert_eq!((count, ready), (3, 2));
+    assert_eq!(fleet.size().await, Ok(TargetSize { count, version: version.clone() }));
     fleet.scale(5, &version).await.unwrap();
     assert_eq!(api.get("arena").await.unwrap().spec.replicas, 5);
     let conflict = fleet.scale(7, &version).await.unwrap_err();

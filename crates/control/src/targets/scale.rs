@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connect::targets::{Target, TargetError, TargetStatus, Version};
+use connect::targets::{Target, TargetError, TargetSize, Version};
 
 /// The longest and the shortest time that a request to a target may take.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -31,8 +31,8 @@ pub(crate) enum Outcome {
 pub(crate) async fn read(
     target: &dyn Target,
     interval: Duration,
-) -> Result<TargetStatus, TargetError> {
-    within(interval, target.status()).await.map_err(|error| {
+) -> Result<TargetSize, TargetError> {
+    within(interval, target.size()).await.map_err(|error| {
         if let TargetError::Unknown { target, message } = error {
             TargetError::Unavailable { target, message }
         } else {

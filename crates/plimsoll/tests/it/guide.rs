@@ -29,6 +29,46 @@ fn documented_commands_print_what_the_pages_say() {
     assert!(wrong.is_empty(), "run `cargo xtask generate` to accept:\n{}", wrong.join("\n"));
 }
 
+/// The commands of the page run in tests of their own, on the examples that it names; here they are compared with the page.
+#[test]
+fn the_page_about_services_has_the_objects_of_the_examples_and_valid_commands() {
+    let page = fs::read_to_string(root().join("docs/guide/services.md")).unwrap();
+    let examples =
+        fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let examples: Vec<String> = examples
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| without_comments(&fs::read_to_string(path).unwrap()))
+        .collect();
+    let excerpts: Vec<String> = blocks(&page, "yaml").iter().map(|b| without_comments(b)).collect();
+    assert!(excerpts.len() >= 3, "{excerpts:?}");
+    for excerpt in excerpts {
+        assert!(examples.iter().any(|example| example.contains(&excerpt)), "{excerpt}");
+    }
+    for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
+        let Some(typed) = line.strip_prefix("plimsoll ") else { continue };
+        let typed = typed.split(['|', '#']).next().unwrap();
+        let arguments: Vec<&str> = typed.split_whitespace().collect();
+        for file in arguments.iter().filter(|argument| argument.ends_with(".yaml")) {
+            assert!(root().join(file).exists(), "{line}");
+        }
+        // It parses what comes before, and then prints the help.
+        let parsed = crate::plimsoll().args(&arguments).arg("--help").output().unwrap();
+        assert!(parsed.status.success(), "{line}: {}", String::from_utf8_lossy(&parsed.stderr));
+    }
+}
+
+/// Returns the blocks of a page that are fenced as a language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let after = page.split(&fence).skip(1);
+    after.filter_map(|rest| rest.split("```").next().map(str::to_owned)).collect()
+}
+
+fn without_comments(yaml: &str) -> String {
+    let lines = yaml.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
 fn pages() -> Vec<PathBuf> {
     let guide = fs::read_dir(root().join("docs/guide")).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = guide.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();

@@ -1,0 +1,216 @@
+//! How every source and target that is reached over HTTP fails: down, slow, overloaded, with credentials that are refused, and with an answer
+//! that is none of its own. What is special to one of them is tested in its own file.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Html;
+use axum::routing::any;
+use plimsoll_connect::Context;
+use plimsoll_connect::sources::QueryError;
+use plimsoll_connect::targets::{self, TargetError};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
+
+use crate::engine;
+use crate::real::{free_port, open, stand_in, target};
+use crate::server::Server;
+
+/// A source, and a query that it would answer.
+struct Case {
+    name: &'static str,
+    spec: Value,
+    query: String,
+    target: Value,
+}
+
+/// Returns a query to each source at an address.
+fn sources(url: &str) -> Vec<Case> {
+    let docker = json!({"docker": {"service": "web"}});
+    let nomad = json!({"nomad": {"job": "web", "group": "api"}});
+    let rancher = json!({"rancher": {"service": "1s5"}});
+    let address = url.trim_start_matches("http://");
+    let mut all = vec![
+        ("http", json!({"http": {"url": url}}), String::new(), json!({})),
+        ("prometheus", json!({"prometheus": {"url": url}}), "up".to_owned(), json!({})),
+        ("nats", json!({"nats": {"url": url}}), "STREAM/CONSUMER".to_owned(), json!({})),
+        ("rabbitmq", json!({"rabbitmq": {"url": url}}), "jobs/messages".to_owned(), json!({})),
+        ("nomad", json!({"nomad": {"address": url}}), "avg_cpu".to_owned(), nomad),
+        ("rancher", json!({"rancher": {"url": url, "project": "1a5"}}), "cpu".to_owned(), rancher),
+        ("docker", json!({"docker": {"host": url}}), "cpu".to_owned(), docker),
+        (
+            "haproxy, a page",
+            json!({"haproxy": {"stats": [format!("{url}/haproxy_stats")]}}),
+            "frontend/web/req_tot".to_owned(),
+            json!({}),
+        ),
+        (
+            "haproxy, its exporter",
+            json!({"haproxy": {"stats": [format!("{url}/metrics")]}}),
+            "frontend/web/req_tot".to_owned(),
+            json!({}),
+        ),
+        (
+            "externalScaler",
+            json!({"externalScaler": {"address": address}}),
+            "length".to_owned(),
+            json!({}),
+        ),
+    ];
+    if std::env::var_os("AWS_ACCESS_KEY_ID").is_some() {
+        let sqs = json!({"sqs": {"region": "eu-west-1", "endpoint": url}});
+        all.push(("sqs", sqs, format!("{url}/000/jobs"), json!({})));
+    }
+    all.into_iter().map(|(name, spec, query, target)| Case { name, spec, query, target }).collect()
+}
+
+/// Serves one answer at every path.
+async fn answering(status: StatusCode, body: &'static str) -> Server {
+    Server::plain(Router::new().fallback(any(move || async move { (status, Html(body)) }))).await
+}
+
+async fn failure(context: &Context, mut case: Case) -> QueryError {
+    case.spec["timeout"] = json!("2s");
+    let source = open(context, case.spec);
+    let query = plimsoll_connect::sources::Query {
+        text: case.query,
+        target: (case.target != json!({})).then(|| target(case.target)),
+        window: decide::checks::Window { length: None, offset: jiff::SignedDuration::ZERO },
+        now: jiff::Timestamp::now(),
+        deadline: Instant::now() + Duration::from_secs(30),
+    };
+    match source.query(&query).await {
+        Err(error) => error,
+        Ok(answer) => panic!("{}: {answer:?}", case.name),
+    }
+}
+
+#[tokio::test]
+async fn every_source_that_is_down_is_unreachable() {
+    let (_engine, context) = engine().await;
+    for case in sources(&format!("http://127.0.0.1:{}", free_port().await)) {
+        let name = case.name;
+        let error = failure(&context, case).await;
+        assert!(error.is_unreachable() && !error.is_about_query(), "{name}: {error}");
+        assert!(error.to_string().starts_with("could not reach "), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn every_source_that_does_not_answer_is_too_slow() {
+    let (_engine, context) = engine().await;
+    let server = Server::plain(Router::new().fallback(any(std::future::pending::<()>))).await;
+    for case in sources(&server.url) {
+        let name = case.name;
+        let error = failure(&context, case).await;
+        assert!(error.is_unreachable(), "{name}: {error}");
+        assert!(error.to_string().starts_with("no answer within "), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn every_source_that_refuses_the_credentials_says_so() {
+    let (_engine, context) = engine().await;
+    for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN] {
+        let server = answering(status, "go away").await;
+        // A scaler refuses with a code of gRPC, which is tested with a real one.
+        for case in sources(&server.url).into_iter().filter(|case| case.name != "externalScaler") {
+            let name = case.name;
+            let error = failure(&context, case).await;
+            assert!(!error.is_unreachable() && !error.is_about_query(), "{name}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_source_that_is_overloaded_or_answers_with_a_web_page_is_an_error_about_the_query() {
+    let (_engine, context) = engine().await;
+    for (status, body) in
+        [(StatusCode::SERVICE_UNAVAILABLE, "busy"), (StatusCode::OK, "<html>welcome</html>")]
+    {
+        let server = answering(status, body).await;
+        // A scaler that does not speak gRPC cannot be told from one that is down.
+        for case in sources(&server.url).into_iter().filter(|case| case.name != "externalScaler") {
+            let name = case.name;
+            let error = failure(&context, case).await;
+            assert!(!error.is_unreachable() && error.is_about_query(), "{name}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_slow_or_down_is_an_error_of_the_source_kubernetes() {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let case = || Case {
+        name: "kubernetes",
+        spec: json!({"kubernetes": {}}),
+        query: "cpu".to_owned(),
+        target: web.clone(),
+    };
+    let (server, context) = stand_in(Router::new().fallback(any(std::future::pending::<()>))).await;
+    let slow = failure(&context, case()).await.to_string();
+    assert!(slow.starts_with("no answer within "), "{slow}");
+    drop(server);
+    failure(&context, case()).await;
+}
+
+/// Returns each target whose system is at an address.
+fn targets_at(url: &str) -> Vec<(&'static str, Value)> {
+    let mut all = vec![
+        ("docker", json!({"docker": {"service": "web"}})),
+        ("nomad", json!({"nomad": {"job": "web", "group": "api"}})),
+        ("rancher", json!({"rancher": {"service": "1s5"}})),
+        ("webhook", json!({"webhook": {"url": url, "countFrom": {"source": "http"}}})),
+    ];
+    if std::env::var_os("AWS_ACCESS_KEY_ID").is_some() {
+        let group = json!({"name": "web", "region": "eu-west-1", "endpoint": url});
+        all.push(("awsAutoscalingGroup", json!({"awsAutoscalingGroup": group})));
+    }
+    all
+}
+
+/// Reads the size of each target at an address, whose MetricSources are at the same one.
+async fn unread(url: &str) -> Vec<(&'static str, TargetError)> {
+    let specs = json!({
+        "docker": {"docker": {"host": url}}, "nomad": {"nomad": {"address": url}},
+        "rancher": {"rancher": {"url": url, "project": "1a5"}}, "http": {"http": {"url": url}},
+    });
+    let serve = move |axum::extract::Path(name): axum::extract::Path<String>| async move {
+        axum::Json(json!({
+            "apiVersion": "plimsoll.dev/v1alpha1", "kind": "MetricSource", "metadata": {"name": name},
+            "spec": specs[&name],
+        }))
+    };
+    let path = "/apis/plimsoll.dev/v1alpha1/metricsources/{name}";
+    let (_api, context) = stand_in(Router::new().route(path, axum::routing::get(serve))).await;
+    let mut found = Vec::new();
+    for (name, spec) in targets_at(url) {
+        let opened = targets::open(&context, &target(spec)).map_err(|err| err.to_string()).unwrap();
+        match opened.status().await {
+            Err(error) => found.push((name, error)),
+            Ok(status) => panic!("{name}: {status:?}"),
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_target_that_is_down_or_overloaded_is_unavailable_and_one_that_refuses_says_so() {
+    for (name, error) in unread(&format!("http://127.0.0.1:{}", free_port().await)).await {
+        assert!(matches!(error, TargetError::Unavailable { .. }), "{name} is down: {error:?}");
+    }
+    let server = answering(StatusCode::SERVICE_UNAVAILABLE, "busy").await;
+    for (name, error) in unread(&server.url).await {
+        assert!(matches!(error, TargetError::Unavailable { .. }), "{name} is busy: {error:?}");
+    }
+    for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN] {
+        let server = answering(status, "go away").await;
+        for (name, error) in unread(&server.url).await {
+            let is_refused =
+                matches!(error, TargetError::Refused { .. } | TargetError::Unavailable { .. });
+            assert!(is_refused, "{name} refuses: {error:?}");
+        }
+    }
+    // What cannot be read is never taken for a size.
+    let server = answering(StatusCode::OK, "<html>welcome</html>").await;
+    assert_eq!(unread(&server.url).await.len(), targets_at(&server.url).len());
+}
