@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use super::{Target, TargetError, TargetRef, TargetStatus, Version, object_error};
 use crate::providers::{
-    Group, InstanceState, NamedGroup, NodeGroupProvider, ProviderError, SharedProvider, named_group,
+    Group, Instance, InstanceState, NamedGroup, NodeGroupProvider, ProviderError, SharedProvider,
+    named_group,
 };
 use crate::registry::Context;
 
@@ -107,24 +108,35 @@ impl NodeGroupTarget {
     /// Cancels machines that have not appeared, and deletes empty nodes.
     async fn shrink(&self, found: &AtProvider, by: u32) -> Result<(), TargetError> {
         let state = &found.state;
-        let creating = |state: InstanceState| state == InstanceState::Creating;
-        let waiting = state.instances.iter().filter(|instance| creating(instance.state)).count();
+        let is_waiting = |instance: &&Instance| instance.state == InstanceState::Creating;
+        let waiting = state.instances.iter().filter(is_waiting).count();
         let cancelled = by.min(u32::try_from(waiting).unwrap_or(u32::MAX));
-        let count = (by - cancelled) as usize;
-        let doomed = match count {
+        let doomed = match (by - cancelled) as usize {
             0 => Vec::new(),
-            _ => self.reserve_empty(self.nodes(Some(state)).await?, count).await?,
+            count => {
+                let mut nodes = self.nodes(Some(state)).await?;
+                nodes.retain(|node| {
+                    state.instances.iter().any(|instance| is_machine_of(instance, node))
+                });
+                self.reserve_empty(nodes, count).await?
+            }
         };
+        let ids: Vec<String> = doomed.iter().filter_map(|one| provider_id(&one.node)).collect();
         let outcome = async {
             if cancelled > 0 {
                 found.provider().decrease_target(&found.named.id, cancelled).await?;
             }
-            let ids: Vec<String> =
-                doomed.iter().filter_map(|doomed| provider_id(&doomed.node)).collect();
-            if !ids.is_empty() {
-                found.provider().delete_nodes(&found.named.id, &ids).await?;
+            if ids.is_empty() {
+                return Ok(());
             }
-            Ok(())
+            let deleted = found.provider().delete_nodes(&found.named.id, &ids).await;
+            deleted.map_err(|error| match cancelled {
+                0 => error,
+                _ => ProviderError::Unknown {
+                    group: found.named.id.clone(),
+                    message: error.to_string(),
+                },
+            })
         };
         match outcome.await {
             Ok(()) => {
@@ -235,6 +247,11 @@ fn recorded_target(group: &NodeGroup) -> Option<u32> {
 
 fn provider_id(node: &Node) -> Option<String> {
     node.spec.as_ref()?.provider_id.clone()
+}
+
+/// Returns whether a node is the one of an instance that exists.
+fn is_machine_of(instance: &Instance, node: &Node) -> bool {
+    instance.state == InstanceState::Running && provider_id(node).as_ref() == Some(&instance.id)
 }
 
 fn is_ready(node: &Node) -> bool {
