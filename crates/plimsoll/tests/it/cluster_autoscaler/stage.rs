@@ -118,10 +118,8 @@ impl Stage {
             .args(flags)
             // What a pod has in its place, and times that a test can wait for.
             .args(["--kubeconfig=kubeconfig", &format!("--address={address}")])
-            .args(["--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s"])
-            .args(["--leader-elect-retry-period=500ms", "--ok-total-unready-count=100000"])
             .args(["--scale-down-unneeded-time=2s", "--scale-down-delay-after-add=1s"])
-            .arg("--node-delete-delay-after-taint=1s")
+            .args(["--node-delete-delay-after-taint=1s", "--ok-total-unready-count=100000"])
             .env_clear()
             .env("POD_NAMESPACE", &self.name)
             .env("SERVICE_ACCOUNT", super::rights::ACCOUNT)
