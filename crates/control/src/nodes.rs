@@ -169,7 +169,7 @@ impl NodeController {
             return began_at + pause;
         };
         let autoscaler = &autoscaler.0;
-        if let Some(holder) = self.rival().await {
+        if let Some(holder) = self.rival.holder(&self.cx).await {
             metrics.succeeded(self.cx.clock.now());
             self.hold(autoscaler, &holder).await;
             return Instant::now() + rival::RECHECK;
@@ -267,14 +267,6 @@ impl NodeController {
             let cause = cause.map_or("", |condition| condition.message.as_str());
             let until = status.backoff_until.as_ref().map(|until| until.0);
             memory.backoff = until.map(|until| GroupMemory::resume_backoff(until, cause, now));
-        }
-    }
-
-    /// Returns the holder of Cluster Autoscaler's Lease, if it is another process. With values this process holds it itself.
-    async fn rival(&self) -> Option<String> {
-        match &self.cx.settings.nodes.source {
-            NodeSource::Objects => self.rival.holder(&self.cx).await,
-            NodeSource::Values(_) => None,
         }
     }
 

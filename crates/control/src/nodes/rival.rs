@@ -9,6 +9,7 @@ use kube::api::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::values::NodeSource;
 use crate::context::Context;
 
 /// The name of Cluster Autoscaler's Lease.
@@ -34,7 +35,11 @@ struct KnownLease {
 
 impl Rival {
     /// Returns the holder of the Lease, if it is another process that renews it. A Lease that is read for the first time counts as renewed.
+    /// Where the settings are values, this process is the Cluster Autoscaler, and holds the Lease itself.
     pub(super) async fn holder(&self, cx: &Context) -> Option<String> {
+        if let NodeSource::Values(_) = cx.settings.nodes.source {
+            return None;
+        }
         let mut known = self.0.lock().await;
         if known.read_at.is_none_or(|at| at.elapsed() >= RECHECK) {
             known.read(cx).await;

@@ -5,6 +5,7 @@
 mod allocate;
 mod apply;
 mod cli;
+mod cluster_autoscaler;
 mod completions;
 mod compose;
 mod evaluate;

@@ -110,3 +110,14 @@ fn help_names_every_flag() {
     let line = text.lines().find(|line| line.contains("--scan-interval")).unwrap();
     assert!(line.ends_with("[default: 10s]"), "{line}");
 }
+
+#[test]
+fn the_page_of_differences_gives_the_cause_for_each_flag_without_effect() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for flag in FLAGS.iter().filter(|flag| flag.effect != Effect::Acts) {
+        let (name, cause) = (format!("`--{}`", flag.name), format!(" | {} |", flag.note));
+        let row = page.lines().find(|line| line.contains(&name) && line.ends_with(&cause));
+        assert!(row.is_some(), "{name}{cause}");
+    }
+}

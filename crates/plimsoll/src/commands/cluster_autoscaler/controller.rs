@@ -144,3 +144,63 @@ pub(super) fn lease(setup: &Setup) -> Option<LeaderElection> {
         leads_once: true,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{Surroundings, setup};
+    use super::*;
+    use crate::args::cluster_autoscaler::Flags;
+
+    fn found(line: &str, file: &str, variables: &[(&str, &str)]) -> (NodeValues, Credentials) {
+        let flags = Flags::parse(line.split_whitespace().map(str::to_owned)).unwrap();
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let surroundings =
+            Surroundings { environment: variables.collect(), cloud_config: Some(file.to_owned()) };
+        values(&setup(&flags, &surroundings).unwrap()).unwrap()
+    }
+
+    fn reference(key: &str) -> Value {
+        json!({"name": "cluster-autoscaler-files", "key": key})
+    }
+
+    #[test]
+    fn a_provider_gets_its_connection_and_the_groups_that_flags_name() {
+        let (values, credentials) =
+            found("--cloud-provider=aws --nodes=1:5:workers", "", &[("AWS_REGION", "eu-west-1")]);
+        assert_eq!(values.connections["aws"], json!({"region": "eu-west-1"}));
+        let group =
+            |group: &GroupValue| (group.provider.clone(), group.id.clone(), group.min, group.max);
+        let groups: Vec<_> = values.groups.iter().map(group).collect();
+        assert_eq!(groups, [("aws".to_owned(), "workers".to_owned(), 1, 5)]);
+        assert_eq!((values.priority_map, credentials), (None, Credentials::default()));
+        let (values, _) = found("--cloud-provider=kwok --expander=priority,random", "", &[]);
+        assert_eq!(values.connections["kwok"], Value::Null);
+        assert_eq!(values.priority_map.as_deref(), Some("cluster-autoscaler-priority-expander"));
+    }
+
+    #[test]
+    fn files_are_named_as_keys_of_a_secret() {
+        let file = "address: h:1\ncert: /c\nkey: /k\ncacert: /ca\n";
+        let (values, credentials) = found("--cloud-provider=externalgrpc", file, &[]);
+        let tls = json!({
+            "caFrom": reference("ca"), "certFrom": reference("cert"), "keyFrom": reference("key"),
+        });
+        let connection = json!({"address": "h:1", "discover": true, "tls": tls});
+        assert_eq!(values.connections["externalGrpc"], connection);
+        let mut wanted = Credentials::default();
+        for (key, path) in [("ca", "/ca"), ("cert", "/c"), ("key", "/k")] {
+            wanted.add(key, Credential::File(path.into()));
+        }
+        assert_eq!(credentials, wanted);
+
+        let line = "--cloud-provider=clusterapi --cloud-config=/m";
+        let (values, _) = found(line, "", &[("CAPI_GROUP", "g"), ("CAPI_VERSION", "v1beta1")]);
+        assert_eq!(
+            values.connections["clusterApi"],
+            json!({
+                "discover": [{}], "apiGroup": "g", "apiVersion": "v1beta1",
+                "kubeconfigFrom": reference("kubeconfig"),
+            })
+        );
+    }
+}
