@@ -285,7 +285,7 @@ impl Default for ScaleDown {
             drain_priorities: Vec::new(),
             max_eviction_time: Span::minutes(2),
             cordon: true,
-            delay_after_taint: Span(SignedDuration::from_secs(5)),
+            delay_after_taint: Span(SignedDuration::from_secs(1)),
             evict_daemon_sets_of_empty_nodes: false,
             evict_daemon_sets_of_occupied_nodes: true,
             max_deletion_delay: Span::minutes(2),
