@@ -23,7 +23,7 @@ pub use decisions::{
 pub use entries::{
     CachedGameServer, CachedNode, CachedNodeSpec, CachedNodeStatus, CachedObject, CachedPod,
     CachedPodSpec, CachedPodStatus, HOST_PORTS_ANNOTATION, HorizontalPodAutoscaler, PodCondition,
-    PodIp, ScaleTargetRef, ScaledObject,
+    PodIp, ScaleTargetRef, ScaledObject, unneeded_since,
 };
 pub use error::{Error, explain};
 pub use events::{EventRecorder, EventType};

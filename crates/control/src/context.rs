@@ -39,6 +39,8 @@ pub struct Context {
     pub(crate) retained: ReportedRetained,
     /// The metric sources of policies.
     pub(crate) sources: Arc<Sources>,
+    /// Whether the controllers of fleets and of nodes both run here, so that each takes the other into account.
+    pub(crate) scales_fleets: bool,
     ports: Arc<Mutex<HostPorts>>,
 }
 
@@ -64,6 +66,7 @@ impl Context {
         settings: Settings,
         events: EventRecorder,
         decisions: DecisionRecorder,
+        scales_fleets: bool,
     ) -> (Arc<Self>, Vec<Subscription>) {
         let (nodes, subscriptions) = NodeIndex::following(&caches);
         let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &caches, &[])));
@@ -92,6 +95,7 @@ impl Context {
             unschedulable,
             retained,
             sources,
+            scales_fleets,
             ports,
         };
         cx.seed_ports();

@@ -7,6 +7,9 @@
 mod caches;
 mod calls;
 pub mod describe;
+mod evacuation;
+mod fleets;
+mod forecast;
 mod inputs;
 mod journal;
 mod memory;
@@ -21,6 +24,7 @@ mod scale_down;
 mod scale_up;
 mod status_map;
 mod taints;
+mod virtual_pods;
 mod watch;
 
 use std::collections::{BTreeSet, HashMap};
@@ -35,7 +39,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
-use caches::Snapshot;
+use caches::{FleetObjects, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
 use memory::{GroupMemory, Memory};
@@ -75,7 +79,10 @@ pub(crate) async fn run(cx: Arc<Context>) {
     caches.node_scaling.needed().await;
     caches.node_scaling.synced().await;
     let trigger = Arc::<Trigger>::default();
-    let _subscriptions = caches::subscribe(&caches.node_scaling, &trigger);
+    let _subscriptions = (
+        caches::subscribe(&caches.node_scaling, &trigger),
+        caches::subscribe_to_fleets(&cx, &trigger),
+    );
     let controller = NodeController {
         cx,
         trigger,
@@ -120,6 +127,7 @@ impl NodeController {
             self.task_ended(ended);
         }
         let latest = Instant::now() + LONGEST_PAUSE;
+        self.release_abandoned().await;
         let Some(autoscaler) = self.autoscaler() else { return latest };
         let autoscaler = &autoscaler.0;
         if let Some(holder) = self.rival.holder(&self.cx).await {
@@ -134,8 +142,10 @@ impl NodeController {
         }
         self.untaint_abandoned().await;
         let mut groups = self.providers.read(&objects, &self.cx, &self.trigger).await;
-        let snapshot = Snapshot::new(&self.cx.caches.node_scaling);
-        let mut observed = match observe::observe(autoscaler, &snapshot) {
+        let fleets = FleetObjects::new(&self.cx);
+        let snapshot = Snapshot::new(&self.cx.caches.node_scaling, fleets);
+        let (sidecar, now) = (&self.cx.settings.sidecar, self.cx.clock.now());
+        let mut observed = match observe::observe(autoscaler, &snapshot, sidecar, now) {
             Ok(observed) => observed,
             Err(error) => {
                 self.invalid(autoscaler, &sentence(&error.problems)).await;
@@ -153,6 +163,8 @@ impl NodeController {
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now);
         let inputs = Inputs {
+            game_servers: inputs::game_servers(&observed.cluster),
+            virtual_pods: std::mem::take(&mut observed.virtual_pods),
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
@@ -194,6 +206,7 @@ impl NodeController {
             let cause = status.conditions.iter().find(|condition| condition.type_ == "BackedOff");
             let cause = cause.map_or("", |condition| condition.message.as_str());
             let until = status.backoff_until.as_ref().map(|until| until.0);
+            memory.provision_time = status.provision_time.map(|time| time.0);
             memory.backoff = until.map(|until| GroupMemory::resume_backoff(until, cause, now));
         }
     }

@@ -114,6 +114,9 @@ pub struct NodeGroupStatus {
     /// Until when the group is not scaled up after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_until: Option<Time>,
+    /// How long the group's nodes usually take until they are ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provision_time: Option<Span>,
     /// The last observations of the group's state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -3,8 +3,10 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
+use api::agones::{Fleet, GameServer, GameServerSet};
+use api::autoscaling::FleetAutoscaler;
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use cluster::{CacheEntry as _, CachedObject, NodeCaches, Subscription};
+use cluster::{CacheEntry, CachedGameServer, CachedObject, NodeCaches, Subscription};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -15,6 +17,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use serde_json::Value;
 
 use super::watch::{self, Trigger};
+use crate::context::Context;
 use crate::lister::{Lister, Unreadable};
 
 /// An object that is shared with its cache.
@@ -26,17 +29,127 @@ impl<K> Borrow<K> for SharedObject<K> {
     }
 }
 
+/// The objects of fleets; none, where their controllers do not run in this process.
+#[derive(Default)]
+pub(super) struct FleetObjects {
+    fleets: Vec<Arc<Fleet>>,
+    sets: Vec<Arc<GameServerSet>>,
+    servers: Vec<Arc<CachedGameServer>>,
+    autoscalers: Vec<Arc<FleetAutoscaler>>,
+}
+
+impl FleetObjects {
+    /// Shares the objects of the caches, if fleets and nodes are scaled together.
+    pub(super) fn new(cx: &Context) -> Self {
+        if !cx.scales_fleets {
+            return Self::default();
+        }
+        let caches = &cx.caches;
+        Self {
+            fleets: caches.fleets.all(),
+            sets: caches.sets.all(),
+            servers: caches.servers.all(),
+            autoscalers: caches.autoscalers.all(),
+        }
+    }
+}
+
+/// A game server that is shared with its cache.
+pub(super) struct SharedGameServer(Arc<CachedGameServer>);
+
+impl Borrow<GameServer> for SharedGameServer {
+    fn borrow(&self) -> &GameServer {
+        &self.0.object
+    }
+}
+
+/// Lists the objects of a namespace, or all.
+fn listed<E: CacheEntry>(
+    all: &[Arc<E>],
+    namespace: Option<&str>,
+) -> impl Iterator<Item = Result<Arc<E>, Unreadable>> {
+    let is_in = move |entry: &&Arc<E>| {
+        namespace.is_none_or(|n| entry.meta().namespace.as_deref() == Some(n))
+    };
+    all.iter().filter(is_in).map(|entry| Ok(Arc::clone(entry)))
+}
+
+impl Lister<Fleet> for Snapshot {
+    type Item = Arc<Fleet>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.fleets, namespace)
+    }
+}
+
+impl Lister<GameServerSet> for Snapshot {
+    type Item = Arc<GameServerSet>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.sets, namespace)
+    }
+}
+
+impl Lister<FleetAutoscaler> for Snapshot {
+    type Item = Arc<FleetAutoscaler>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.autoscalers, namespace)
+    }
+}
+
+impl Lister<GameServer> for Snapshot {
+    type Item = SharedGameServer;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.servers, namespace).map(|server| server.map(SharedGameServer))
+    }
+}
+
+/// Fires the trigger when fleets need other nodes, or other nodes can be emptied, until the subscriptions are dropped.
+pub(super) fn subscribe_to_fleets(cx: &Context, trigger: &Arc<Trigger>) -> Vec<Subscription> {
+    if !cx.scales_fleets {
+        return Vec::new();
+    }
+    let fired = Arc::clone(trigger);
+    let sets = cx.caches.sets.subscribe(move |old, new| {
+        if watch::spec_changed::<GameServerSet>(old.map(|set| &**set), new.map(|set| &**set)) {
+            fired.fire();
+        }
+    });
+    let fired = Arc::clone(trigger);
+    let servers = cx.caches.servers.subscribe(move |old, new| {
+        if watch::server_changed(old.map(|one| &*one.view), new.map(|one| &*one.view)) {
+            fired.fire();
+        }
+    });
+    vec![sets, servers]
+}
+
 macro_rules! snapshot {
     ($($field:ident: $kind:ty, $matters:path;)*) => {
         /// All objects that a decision about nodes depends on.
         pub(super) struct Snapshot {
             $($field: Vec<Arc<CachedObject<$kind>>>,)*
+            fleets: FleetObjects,
         }
 
         impl Snapshot {
             /// Shares the objects of the caches.
-            pub(super) fn new(caches: &NodeCaches) -> Self {
-                Self { $($field: caches.$field.all(),)* }
+            pub(super) fn new(caches: &NodeCaches, fleets: FleetObjects) -> Self {
+                Self { $($field: caches.$field.all(),)* fleets }
             }
 
             /// Returns all objects as JSON, each after `reduce`.

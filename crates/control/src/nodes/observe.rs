@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use api::nodes::{ClusterObjects, Volumes};
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use decide::nodes::{Cluster, Pod, PodSpec, Settings, Status};
+use decide::nodes::{Cluster, GameServerUse, Pod, PodSpec, Settings, Status};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -18,7 +19,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 
+use super::fleets::{FleetListers, GameServers};
+use super::forecast::pods_ahead;
 use crate::lister::{Lister, Unreadable};
+use crate::settings::Sidecar;
 
 /// Everything that a decision about nodes depends on.
 pub struct Observation {
@@ -28,6 +32,8 @@ pub struct Observation {
     pub settings: Settings,
     /// The state from earlier decisions.
     pub status: Status,
+    /// The virtual pods among the pods.
+    pub virtual_pods: Vec<core::Pod>,
 }
 
 /// The kinds of objects that a decision about nodes depends on.
@@ -46,6 +52,7 @@ pub trait NodeListers:
     + Lister<PersistentVolume>
     + Lister<StorageClass>
     + Lister<CSINode>
+    + FleetListers
 {
 }
 
@@ -64,25 +71,45 @@ impl<W> NodeListers for W where
         + Lister<PersistentVolume>
         + Lister<StorageClass>
         + Lister<CSINode>
+        + FleetListers
 {
 }
 
-/// Observes the cluster of an autoscaler.
+/// Observes the cluster of an autoscaler at a time. `sidecar` is the SDK server of game servers that do not exist yet.
 pub fn observe(
     autoscaler: &NodeAutoscaler,
     world: &impl NodeListers,
+    sidecar: &Sidecar,
+    now: Timestamp,
 ) -> Result<Observation, Unreadable> {
     let settings = api::nodes::settings(&autoscaler.spec);
     let resting = super::inputs::resting(autoscaler);
-    Ok(Observation {
+    let mut observation = Observation {
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
         status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
-        cluster: cluster(world)?,
-    })
+        cluster: Cluster::default(),
+        virtual_pods: Vec::new(),
+    };
+    let mut servers = match autoscaler.spec.fleets.aware {
+        true => GameServers::read(world)?,
+        false => GameServers::default(),
+    };
+    let (cluster, mut pods) = cluster(world, &mut servers)?;
+    if autoscaler.spec.fleets.aware {
+        observation.virtual_pods = servers.pods_to_come(world, sidecar)?;
+        observation.virtual_pods.extend(pods_ahead(world, sidecar, now)?);
+    }
+    // They have no volumes of their own, since those would have to exist.
+    observation.virtual_pods.iter().for_each(|pod| pods.add(pod, &Volumes::default(), None));
+    observation.cluster = Cluster { pods: pods.sorted(), ..cluster };
+    Ok(observation)
 }
 
 /// Reads the nodes, the pods and what else matters to them.
-fn cluster<W: NodeListers>(world: &W) -> Result<Cluster, Unreadable> {
+fn cluster<W: NodeListers>(
+    world: &W,
+    servers: &mut GameServers,
+) -> Result<(Cluster, Pods), Unreadable> {
     let nodes = all::<Node, W>(world)?;
     let groups = all::<NodeGroup, W>(world)?;
     let namespaces = all::<Namespace, W>(world)?;
@@ -111,8 +138,13 @@ fn cluster<W: NodeListers>(world: &W) -> Result<Cluster, Unreadable> {
         classes: borrowed(&classes),
         csi_nodes: borrowed(&csi_nodes),
     };
-    let pods = pods(world, &objects.storage())?;
-    Ok(Cluster { pods, ..objects.cluster() })
+    let (storage, mut pods) = (objects.storage(), Pods::default());
+    for object in Lister::<core::Pod>::list(world, None) {
+        let object = object?;
+        let pod = object.borrow();
+        pods.add(pod, &storage, servers.observe(pod));
+    }
+    Ok((objects.cluster(), pods))
 }
 
 fn all<K, W: Lister<K>>(world: &W) -> Result<Vec<W::Item>, Unreadable> {
@@ -123,18 +155,26 @@ fn borrowed<K, I: Borrow<K>>(items: &[I]) -> Vec<&K> {
     items.iter().map(Borrow::borrow).collect()
 }
 
-/// Reads the pods one at a time, and returns them in the order of their names. Those that ask for the same share it.
-fn pods(world: &impl Lister<core::Pod>, storage: &Volumes<'_>) -> Result<Vec<Pod>, Unreadable> {
-    let mut specs: HashSet<Arc<PodSpec>> = HashSet::new();
-    let mut pods = Vec::new();
-    for object in world.list(None) {
-        let mut pod = api::nodes::pod(object?.borrow(), storage);
-        match specs.get(&pod.spec) {
+/// The pods that have been read, one at a time. Those that ask for the same share it.
+#[derive(Default)]
+struct Pods {
+    specs: HashSet<Arc<PodSpec>>,
+    pods: Vec<Pod>,
+}
+
+impl Pods {
+    fn add(&mut self, pod: &core::Pod, storage: &Volumes<'_>, game_server: Option<GameServerUse>) {
+        let mut pod = Pod { game_server, ..api::nodes::pod(pod, storage) };
+        match self.specs.get(&pod.spec) {
             Some(same) => pod.spec = Arc::clone(same),
-            None => drop(specs.insert(Arc::clone(&pod.spec))),
+            None => drop(self.specs.insert(Arc::clone(&pod.spec))),
         }
-        pods.push(pod);
+        self.pods.push(pod);
     }
-    pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
-    Ok(pods)
+
+    /// Returns the pods in the order of their names.
+    fn sorted(mut self) -> Vec<Pod> {
+        self.pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
+        self.pods
+    }
 }

@@ -17,7 +17,7 @@ use kube::Resource as _;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Preconditions};
 use tokio::time::Instant;
 
-use super::caches::Snapshot;
+use super::caches::{FleetObjects, Snapshot};
 use super::observe;
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
@@ -86,6 +86,7 @@ impl Removal {
     }
 
     async fn steps(&self) -> Result<(), String> {
+        self.evacuate().await?;
         let at = self.cx.clock.now();
         let taint = TaintChange::Add { key: TO_BE_DELETED_TAINT, effect: "NoSchedule", at };
         let tainted = taints::change(&self.cx.client, self.name(), taint).await;
@@ -120,10 +121,12 @@ impl Removal {
             let unknown = || format!("pod {} cannot be decoded", Key::from_meta(pod.meta()));
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
-        let mut observed = observe::observe(&self.autoscaler, &Snapshot::new(caches))
+        let (snapshot, now) =
+            (Snapshot::new(caches, FleetObjects::new(&self.cx)), self.cx.clock.now());
+        let sidecar = &self.cx.settings.sidecar;
+        let mut observed = observe::observe(&self.autoscaler, &snapshot, sidecar, now)
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
-        let now = self.cx.clock.now();
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
         let plan = evaluation.validate_removal(&observed.status, self.name());
         let DrainPlan { evict, daemons } = plan.map_err(|reason| reason.to_string())?;
@@ -222,11 +225,11 @@ impl Removal {
         }
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn record(&self, kind: EventType, reason: &str, text: &str) {
+    pub(super) fn record(&self, kind: EventType, reason: &str, text: &str) {
         self.cx.events.record(&self.node, SOURCE, kind, reason, text.to_owned());
     }
 }

@@ -78,7 +78,9 @@ impl NodeController {
         let is_first = self.is_first;
         let memory = self.memory.group(name);
         if missing == 0 {
-            memory.scale_up = None;
+            if let Some(done) = memory.scale_up.take() {
+                memory.note_provision_time(now.duration_since(done.at));
+            }
         } else if is_first && memory.scale_up.is_none() {
             memory.scale_up = Some(ScaleUpUnderWay { at: now, increase: missing });
         }

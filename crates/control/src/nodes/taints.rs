@@ -1,4 +1,4 @@
-//! Taints on nodes. A node is written as a whole, with the version that was read: its rights need no more than an update.
+//! Taints and cordons of nodes. A node is written as a whole, with the version that was read: its rights need no more than an update.
 
 use std::time::Duration;
 
@@ -12,9 +12,16 @@ use kube::{Client, ResourceExt as _};
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// A change of a node's taints.
+/// The annotation of a node that was cordoned because it is being emptied, with the time.
+pub(super) const CORDONED_ANNOTATION: &str = "plimsoll.dev/cordoned";
+
+/// A change of a node's taints, or of its cordon.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaintChange {
+    /// Cordons the node; a cordon that is there already stays as it is.
+    Cordon { at: Timestamp },
+    /// Takes a cordon of ours back.
+    Uncordon,
     /// Adds a taint with the time as its value; an older one stays.
     Add { key: &'static str, effect: &'static str, at: Timestamp },
     /// Removes all taints with these keys.
@@ -24,9 +31,25 @@ pub(super) enum TaintChange {
 impl TaintChange {
     /// Changes the taints; returns whether there was anything to change.
     fn apply(self, node: &mut Node) -> bool {
+        let annotations = node.metadata.annotations.get_or_insert_default();
         let spec = node.spec.get_or_insert_default();
         let taints = spec.taints.get_or_insert_default();
         match self {
+            Self::Cordon { at } => {
+                if spec.unschedulable == Some(true) {
+                    return false;
+                }
+                spec.unschedulable = Some(true);
+                annotations.insert(CORDONED_ANNOTATION.to_owned(), format!("{at:.0}"));
+                true
+            }
+            Self::Uncordon => {
+                let is_ours = annotations.remove(CORDONED_ANNOTATION).is_some();
+                if is_ours {
+                    spec.unschedulable = None;
+                }
+                is_ours
+            }
             Self::Add { key, effect, at } => {
                 if taints.iter().any(|taint| taint.key == key) {
                     return false;
@@ -48,7 +71,7 @@ impl TaintChange {
     }
 }
 
-/// Changes the taints of a node. A deleted node is no error.
+/// Changes a node. A deleted one is no error.
 pub(super) async fn change(
     client: &Client,
     name: &str,
@@ -72,6 +95,12 @@ pub(super) async fn change(
             Err(_) => tokio::time::sleep(PAUSE * tries).await,
         }
     }
+}
+
+/// Returns whether a node has a cordon of ours.
+pub(super) fn is_cordoned(node: &Node) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    annotations.is_some_and(|all| all.contains_key(CORDONED_ANNOTATION))
 }
 
 /// Returns whether a node has a taint.

@@ -1,5 +1,6 @@
 //! Node autoscaling on the embedded engine with simulated groups: pods get nodes, and unneeded nodes are removed.
 
+mod fleets;
 mod hanging;
 mod invalid;
 mod replay;
