@@ -11,6 +11,7 @@ use decide::gameserver::{self, Occupancy};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
+use super::LONGEST_PAUSE;
 use super::fleets::{FleetListers, pod_template};
 use super::virtual_pods::virtual_pods;
 use crate::fleet_autoscaler::observe::parse;
@@ -33,7 +34,9 @@ pub(super) fn pods_ahead(
     if !autoscalers.iter().any(|one| parse(one).is_ok_and(|spec| spec.policy.has_schedule())) {
         return Ok(pods);
     }
-    let then = now.saturating_add(provision_time(world)?).unwrap_or(now);
+    // Nothing changes when a schedule comes near, so that the next evaluation may be that much later.
+    let pause = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or_default();
+    let then = now.saturating_add(provision_time(world)? + pause).unwrap_or(now);
     for fleet in Lister::<Fleet>::list(world, None) {
         let fleet = fleet?;
         let fleet: &Fleet = fleet.borrow();

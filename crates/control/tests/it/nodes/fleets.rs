@@ -160,9 +160,15 @@ async fn no_game_server_counts_twice_while_a_fleet_grows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_schedule_is_served_with_nodes_before_it_begins() {
-    let world = world(&BOTH, json!({"scaleDown": {"enabled": false}})).await;
+    let mut world = World::idle(json!({"scaleDown": {"enabled": false}})).await;
+    world.group("g", json!({"max": 9}), json!({"startAfter": "1m"})).await;
+    world.start_parts(&BOTH);
     world.fleet("f", 1, json!({})).await;
     world.ready(1).await;
+    until("the scale-up is measured", async || {
+        !world.group_status("g").await["provisionTime"].is_null()
+    })
+    .await;
     let begins_at = world.cluster.clock.now().to_zoned(TimeZone::UTC) + 1.hours();
     let cron = format!("{} {} * * *", begins_at.minute(), begins_at.hour());
     let buffer =
