@@ -24,8 +24,9 @@ fn two_hours(aware: bool) -> Day {
 
 /// Simulates a day on a runtime of its own.
 fn simulate(day: &Day) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true);
-    runtime.build().unwrap().block_on(play(day)).unwrap()
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(play(day)).unwrap()
 }
 
 #[test]
