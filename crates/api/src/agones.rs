@@ -22,7 +22,7 @@ pub use gameserverset::{GameServerSet, GameServerSetSpec, GameServerSetStatus};
 pub use priority::{Order, Priority, PriorityType};
 pub use sdk::{SDK_PREFIX, sdk_annotation, sdk_label};
 pub use template::{GameServerTemplate, PodTemplate};
-pub use view::server as server_view;
+pub use view::{may_evacuate, server as server_view};
 
 pub(crate) use fleet::KIND as FLEET;
 pub(crate) use gameserver::KIND as GAME_SERVER;
@@ -52,6 +52,10 @@ pub const ERRORED_AT_ANNOTATION: &str = "agones.dev/errored-at";
 pub const FAILED_BEFORE_ANNOTATION: &str = "plimsoll.dev/failed-before";
 /// The annotation of a game server whose pod is being deleted: it keeps its players, and gets no more.
 pub const LEAVING_ANNOTATION: &str = "plimsoll.dev/leaving";
+/// The annotation of a game server whose node is being emptied, with the time: its set replaces it, and it is allocated last.
+pub const EVACUATE_ANNOTATION: &str = "plimsoll.dev/evacuate";
+/// The annotation of a fleet, or of a set without one, whose idle game servers stay where they are if it is `false`.
+pub const EVACUATION_ANNOTATION: &str = "plimsoll.dev/evacuation";
 /// The annotation that enables upstream's exact sizes: see `docs/compatibility.md`.
 pub const COMPAT_ANNOTATION: &str = "plimsoll.dev/compat";
 /// The release of Agones whose wire we speak.

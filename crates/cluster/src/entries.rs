@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::CacheEntry;
 pub use buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, LocalRef, ScalableRef};
 pub use gameserver::CachedGameServer;
-pub use node::{CachedNode, CachedNodeSpec, CachedNodeStatus};
+pub use node::{CachedNode, CachedNodeSpec, CachedNodeStatus, unneeded_since};
 pub use object::CachedObject;
 pub use pod::{
     CachedPod, CachedPodSpec, CachedPodStatus, HOST_PORTS_ANNOTATION, PodCondition, PodIp,

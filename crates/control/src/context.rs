@@ -40,6 +40,8 @@ pub struct Context {
     /// The metric sources of policies.
     pub(crate) sources: Arc<Sources>,
     connect: connect::Context,
+    /// Whether the controllers of fleets and of nodes both run here, so that each takes the other into account.
+    pub(crate) scales_fleets: bool,
     ports: Arc<Mutex<HostPorts>>,
 }
 
@@ -65,6 +67,7 @@ impl Context {
         settings: Settings,
         events: EventRecorder,
         decisions: DecisionRecorder,
+        scales_fleets: bool,
     ) -> (Arc<Self>, Vec<Subscription>) {
         let (nodes, subscriptions) = NodeIndex::following(&caches);
         let ports = Arc::new(Mutex::new(HostPorts::seeded(&settings.port_ranges, &caches, &[])));
@@ -94,6 +97,7 @@ impl Context {
             retained,
             sources,
             connect,
+            scales_fleets,
             ports,
         };
         cx.seed_ports();

@@ -8,6 +8,7 @@ pub(crate) use retained::ReportedRetained;
 pub(crate) use status::replace;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::agones::{FLEET_LABEL, GameServerSet};
 use cluster::{CachedGameServer, Caches, Error, Key, RequeueAt, Subscription, enqueue_into};
@@ -37,10 +38,20 @@ pub(crate) fn watch(cx: &Arc<Context>) -> Vec<Subscription> {
         }
     });
     let (size, sums) = (enqueue_into(&cx.queues.sets), enqueue_into(&cx.queues.set_statuses));
+    let evacuating = AtomicUsize::new(0);
     let servers = cx.caches.servers.subscribe(move |old, new| {
         let Some(set) = new.or(old).and_then(|server| set_of(server)) else { return };
         let view = |server: &Arc<CachedGameServer>| Arc::clone(&server.view);
-        if changes_size(old.map(view).as_deref(), new.map(view).as_deref()) {
+        let (old, new) = (old.map(view), new.map(view));
+        let is_marked =
+            |view: &Option<Arc<GameServer>>| view.as_ref().is_some_and(|view| view.is_evacuating);
+        match (is_marked(&old), is_marked(&new)) {
+            (false, true) => drop(evacuating.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(evacuating.fetch_sub(1, Ordering::Relaxed)),
+            (true, true) | (false, false) => {}
+        }
+        let may_replace = evacuating.load(Ordering::Relaxed) > 0;
+        if changes_size(old.as_deref(), new.as_deref(), may_replace) {
             size(set.clone());
         }
         sums(set);
@@ -105,8 +116,8 @@ fn set_of(server: &CachedGameServer) -> Option<Key> {
     Some(Key::new(meta.namespace.as_deref().unwrap_or_default(), name))
 }
 
-/// Returns whether a change of a game server can change the size of its set.
-fn changes_size(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
+/// Returns whether a change of a game server can change the size of its set. Whether it is Ready only matters where it may replace another.
+fn changes_size(old: Option<&GameServer>, new: Option<&GameServer>, may_replace: bool) -> bool {
     let counted = |server: &GameServer| {
         let state = server.state;
         (
@@ -114,6 +125,8 @@ fn changes_size(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
             server.is_deletable(),
             state.is_before_pod_runs(),
             state.is_terminal().then_some(state),
+            server.is_evacuating,
+            may_replace && state.is_active(),
         )
     };
     old.map(counted) != new.map(counted)

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api::agones::{
-    ERRORED_AT_ANNOTATION, FAILED_BEFORE_ANNOTATION, FLEET_LABEL, Fleet, FleetStatus,
-    GAME_SERVER_SET_LABEL, GameServerSet, GameServerTemplate, LEAVING_ANNOTATION, PodTemplate,
+    ERRORED_AT_ANNOTATION, EVACUATE_ANNOTATION, FAILED_BEFORE_ANNOTATION, FLEET_LABEL, Fleet,
+    FleetStatus, GAME_SERVER_SET_LABEL, GameServerSet, GameServerTemplate, LEAVING_ANNOTATION,
+    PodTemplate,
 };
 use api::autoscaling::FleetAutoscaler;
 use decide::fleet::{self, History, Reply};
 use decide::gameserver::{GameServer, Occupancy, State};
+use decide::nodes::DELETION_CANDIDATE_TAINT;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
@@ -76,7 +78,8 @@ pub(crate) fn game_server(server: &GameServer, fleet: &str) -> Value {
         .collect();
     let mut labels = BTreeMap::from([(FLEET_LABEL, fleet)]);
     labels.extend(server.labels.get(GAME_SERVER_SET_LABEL).map(|s| (GAME_SERVER_SET_LABEL, &**s)));
-    let read = [ERRORED_AT_ANNOTATION, FAILED_BEFORE_ANNOTATION, LEAVING_ANNOTATION];
+    let read =
+        [ERRORED_AT_ANNOTATION, FAILED_BEFORE_ANNOTATION, LEAVING_ANNOTATION, EVACUATE_ANNOTATION];
     let annotations = server.annotations.iter().filter(|(name, _)| read.contains(&&***name));
     let annotations: BTreeMap<&str, &str> = annotations.map(|(k, v)| (&**k, &**v)).collect();
     let mut object = json!({
@@ -116,10 +119,16 @@ pub(crate) fn nodes<'a>(
         let ready = load.ready.saturating_sub(own[0]);
         let allocated = load.allocated.saturating_sub(own[1]);
         let others = format!("ready={ready},allocated={allocated}");
-        json!({
+        let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "annotations": {OCCUPANCY_ANNOTATION: others}},
-        })
+        });
+        if let Some(since) = occupancy.unneeded_since(name) {
+            let (key, since) = (DELETION_CANDIDATE_TAINT, since.as_second().to_string());
+            let taint = json!({"key": key, "value": since, "effect": "PreferNoSchedule"});
+            node["spec"]["taints"] = json!([taint]);
+        }
+        node
     };
     known.filter(|(name, ..)| !name.is_empty()).map(node).collect()
 }

@@ -25,9 +25,12 @@ impl NodeIndex {
         });
         let occupancy = Arc::clone(&index.occupancy);
         let nodes = caches.nodes.subscribe(move |old, new| {
-            if let (Some(old), None) = (old, new) {
-                let name = old.metadata.name.as_deref().unwrap_or_default();
-                occupancy.lock().unwrap_or_else(PoisonError::into_inner).remove_node(name);
+            let Some(node) = new.or(old) else { return };
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            let mut occupancy = occupancy.lock().unwrap_or_else(PoisonError::into_inner);
+            match new {
+                Some(new) => occupancy.set_unneeded(name, new.unneeded_since()),
+                None => occupancy.remove_node(name),
             }
         });
         let by_node = Arc::clone(&index.pods);

@@ -13,7 +13,10 @@ mod caches;
 mod calls;
 pub mod describe;
 mod discovery;
+mod evacuation;
 mod eviction;
+mod fleets;
+mod forecast;
 mod inputs;
 mod journal;
 mod known_pods;
@@ -112,7 +115,10 @@ pub(crate) async fn run(cx: Arc<Context>) {
         NodeSource::Values(_) => caches.node_scaling.inputs_synced().await,
     }
     let trigger = Arc::<Trigger>::default();
-    let _subscriptions = caches::subscribe(&caches.node_scaling, &trigger);
+    let _subscriptions = (
+        caches::subscribe(&caches.node_scaling, &trigger),
+        caches::subscribe_to_fleets(&cx, &trigger),
+    );
     let controller = NodeController {
         cx,
         trigger,
@@ -164,6 +170,7 @@ impl NodeController {
         let (began_at, pause) = (Instant::now(), self.cx.settings.nodes.longest_pause);
         let metrics = self.cx.settings.node_metrics.clone();
         metrics.began(self.cx.clock.now());
+        self.release_abandoned().await;
         let Some(autoscaler) = self.autoscaler() else {
             metrics.succeeded(self.cx.clock.now());
             return began_at + pause;
@@ -201,8 +208,8 @@ impl NodeController {
         self.adopt(&states.groups);
         self.untaint_abandoned(autoscaler).await;
         let buffers = self.read_buffers();
-        let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
-        let mut observed = match snapshot.observe(autoscaler, &mut self.known_pods) {
+        let snapshot = Snapshot::new(&self.cx, &self.additions);
+        let mut observed = match snapshot.observe(autoscaler, &self.cx, &mut self.known_pods) {
             Ok(observed) => observed,
             Err(error) => {
                 self.invalid(autoscaler, &sentence(&error.problems)).await;
@@ -223,6 +230,8 @@ impl NodeController {
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
+            game_servers: inputs::game_servers(&observed.cluster),
+            virtual_pods: std::mem::take(&mut observed.virtual_pods),
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
@@ -266,6 +275,7 @@ impl NodeController {
             let cause = status.conditions.iter().find(|condition| condition.type_ == "BackedOff");
             let cause = cause.map_or("", |condition| condition.message.as_str());
             let until = status.backoff_until.as_ref().map(|until| until.0);
+            memory.provision_time = status.provision_time.map(|time| time.0);
             memory.backoff = until.map(|until| GroupMemory::resume_backoff(until, cause, now));
         }
     }

@@ -170,7 +170,9 @@ async fn lead(client: Client, caches: Arc<Caches>, settings: Settings, parts: &[
     let (decisions, recording) = DecisionRecorder::new(client.clone(), clock, journal);
     // It is restarted independently: decisions are made whether they are recorded or not.
     let _recording = settings.supervisor.spawn("decision recorder", recording);
-    let (cx, mut subscriptions) = Context::new(client, caches, settings, events, decisions);
+    let scales_fleets = [Part::GameServerSet, Part::Nodes].iter().all(|part| parts.contains(part));
+    let (cx, mut subscriptions) =
+        Context::new(client, caches, settings, events, decisions, scales_fleets);
     subscriptions.extend(parts.iter().flat_map(|part| part.watch(&cx)));
     let names: Vec<&str> = parts.iter().map(|part| part.name()).collect();
     tracing::info!(controllers = %names.join(", "), "controllers are active");

@@ -5,6 +5,7 @@ mod backoff;
 mod buffer;
 mod capacity;
 mod decision;
+mod demand;
 mod order;
 mod overflow;
 mod policy;
@@ -18,6 +19,7 @@ mod view;
 
 pub use aggregate::{merge, status};
 pub use decision::{Applied, FleetDecision, Reason, Refusal, Size};
+pub use demand::{CountedServer, pods_to_come};
 pub use order::deletion_order;
 pub use overflow::overflow;
 pub use policy::{Amount, Between, Buffer, Capacity, Link, Period, Policy, Reply, Schedule};

@@ -58,6 +58,8 @@ pub struct GameServer {
     pub failed_before: u32,
     /// Whether it has the annotation `plimsoll.dev/leaving`: its pod is terminating, and it gets no more players.
     pub is_leaving: bool,
+    /// Whether it has the annotation `plimsoll.dev/evacuate`: its node is being emptied, so its set replaces it, and it is allocated last.
+    pub is_evacuating: bool,
 }
 
 impl GameServer {
@@ -77,6 +79,7 @@ impl GameServer {
             errored_at: None,
             failed_before: 0,
             is_leaving: false,
+            is_evacuating: false,
         }
     }
 

@@ -37,8 +37,8 @@ pub use health::{GroupState, Readiness, readiness};
 pub use labels::Labels;
 pub use packing::{Bound, Force};
 pub use pod::{
-    Drain, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling, SpreadConstraint,
-    Volume,
+    Drain, GameServerUse, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling,
+    SpreadConstraint, Volume,
 };
 pub use refusal::Refusal;
 pub use resources::Resources;

@@ -1,3 +1,5 @@
 //! Worlds that are not there.
 
+pub mod day;
 pub mod game;
+pub mod trace;

@@ -7,6 +7,7 @@ mod decide_metrics;
 mod decide_nodes;
 mod engine;
 mod fleets;
+mod gameday;
 mod nodes;
 mod report;
 mod services;
@@ -68,6 +69,15 @@ enum Bench {
         #[arg(long)]
         only_embedded: bool,
     },
+    /// A day of players in virtual time, with fleets and nodes together and each on its own
+    Gameday {
+        /// How long the day is
+        #[arg(long, default_value_t = 24)]
+        hours: u32,
+        /// The seed of the players
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Serve the engine alone, to be measured
     #[command(hide = true)]
     EngineAlone { data: PathBuf },
@@ -124,6 +134,7 @@ fn main() -> anyhow::Result<()> {
         Bench::Autoscale { bursts, only_embedded } => autoscale::run(bursts, !only_embedded)?,
         Bench::Engine { pods, seconds } => engine::run(pods, seconds)?,
         Bench::Fleets { sizes, only_embedded } => fleets::run(&sizes, !only_embedded)?,
+        Bench::Gameday { hours, seed } => gameday::run(hours, seed)?,
         Bench::EngineAlone { data } => return engine::serve(&data),
         Bench::Fleet => decide_fleet::run(),
         Bench::Metrics => decide_metrics::run(),

@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
-    AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION,
-    FAILED_BEFORE_ANNOTATION, Fleet, GameServer, GameServerSet, GameServerSpec, GameServerStatus,
-    LEAVING_ANNOTATION, ListStatus, Scheduling, StrategyType, priority,
+    AggregateCount, COMPAT_ANNOTATION, CounterStatus, ERRORED_AT_ANNOTATION, EVACUATE_ANNOTATION,
+    EVACUATION_ANNOTATION, FAILED_BEFORE_ANNOTATION, Fleet, GameServer, GameServerSet,
+    GameServerSpec, GameServerStatus, LEAVING_ANNOTATION, ListStatus, Scheduling, StrategyType,
+    priority,
 };
 use crate::Problem;
 
@@ -55,6 +56,7 @@ pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::G
     let failed_before = annotations.get(FAILED_BEFORE_ANNOTATION).and_then(|n| n.parse().ok());
     let failed_before = failed_before.unwrap_or_default();
     let is_leaving = annotations.contains_key(LEAVING_ANNOTATION);
+    let is_evacuating = annotations.contains_key(EVACUATE_ANNOTATION);
     gameserver::GameServer {
         namespace: metadata.namespace.as_deref().unwrap_or("default").into(),
         name: metadata.name.as_deref().unwrap_or_default().into(),
@@ -69,6 +71,7 @@ pub fn server(metadata: &ObjectMeta, status: &GameServerStatus) -> gameserver::G
         errored_at,
         failed_before,
         is_leaving,
+        is_evacuating,
     }
 }
 
@@ -191,6 +194,15 @@ pub(crate) fn amount(value: &IntOrString) -> Option<Amount> {
         IntOrString::Int(n) => Some(Amount::Count(i64::from(*n))),
         IntOrString::String(text) => text.replace('%', "").parse().ok().map(Amount::Percent),
     }
+}
+
+/// Returns whether idle game servers of a fleet, or of a set without one, may move to other nodes: unless an annotation forbids it, or
+/// asks for Agones' exact behaviour.
+pub fn may_evacuate(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    let is_forbidden =
+        annotations.and_then(|all| all.get(EVACUATION_ANNOTATION)).is_some_and(|v| v == "false");
+    !is_forbidden && mode(metadata) == Mode::Repaired
 }
 
 fn mode(metadata: &ObjectMeta) -> Mode {

@@ -85,6 +85,7 @@ impl<'a> Pods<'a> {
             created_at: metadata.creation_timestamp.as_ref().map(|t| t.0),
             scale_up_delay: annotation(SCALE_UP_DELAY).and_then(|t| crate::duration::parse(t).ok()),
             owner,
+            game_server: None,
             drain: drain(pod, spec),
         }
     }

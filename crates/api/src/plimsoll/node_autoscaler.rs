@@ -61,6 +61,8 @@ pub struct NodeAutoscalerSpec {
     /// The connections to systems that add and remove machines.
     #[serde(skip_serializing_if = "Providers::is_empty")]
     pub providers: Providers,
+    /// How fleets of game servers are taken into account.
+    pub fleets: Fleets,
 }
 
 impl Default for NodeAutoscalerSpec {
@@ -74,6 +76,7 @@ impl Default for NodeAutoscalerSpec {
             scale_down: ScaleDown::default(),
             health: Health::default(),
             providers: Providers::default(),
+            fleets: Fleets::default(),
         }
     }
 }
@@ -308,6 +311,21 @@ pub struct Health {
 impl Default for Health {
     fn default() -> Self {
         Self { max_unready_percent: 45.0, ok_unready: 3 }
+    }
+}
+
+/// How fleets of game servers are taken into account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Fleets {
+    /// Whether game servers that a fleet lacks are demand for nodes before they have pods, and idle game servers may move to other
+    /// nodes. It has no effect where Plimsoll does not run the controllers of game servers too.
+    pub aware: bool,
+}
+
+impl Default for Fleets {
+    fn default() -> Self {
+        Self { aware: true }
     }
 }
 

@@ -117,6 +117,9 @@ pub struct NodeGroupStatus {
     /// Whether its provider is replacing its machines, so that none of its nodes is removed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rolling_out: bool,
+    /// How long the group's nodes usually take until they are ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provision_time: Option<Span>,
     /// The last observations of the group's state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -1,5 +1,7 @@
 //! The cached part of a node: its addresses for game servers, and whether it is ready for allocations.
 
+use decide::nodes::{DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -65,6 +67,23 @@ impl CachedNode {
         let is_unready = |c: &NodeCondition| c.type_ == "Ready" && c.status != "True";
         !self.spec.taints.iter().any(is_cut_off) && !self.status.conditions.iter().any(is_unready)
     }
+
+    /// Returns since when a node autoscaler has marked the node as unneeded.
+    pub fn unneeded_since(&self) -> Option<Timestamp> {
+        unneeded_since(&self.spec.taints)
+    }
+}
+
+/// Returns since when a node autoscaler has marked a node with these taints as unneeded, or as being removed. A time that cannot be read
+/// counts as long ago.
+pub fn unneeded_since(taints: &[Taint]) -> Option<Timestamp> {
+    let marks = [DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT];
+    let marked = taints.iter().filter(|taint| marks.contains(&taint.key.as_str()));
+    let at = |taint: &Taint| {
+        let seconds = taint.value.as_deref().and_then(|value| value.parse().ok());
+        seconds.and_then(|seconds| Timestamp::from_second(seconds).ok())
+    };
+    marked.map(|taint| at(taint).unwrap_or(Timestamp::UNIX_EPOCH)).min()
 }
 
 impl CacheEntry for CachedNode {
@@ -110,6 +129,24 @@ mod tests {
         }
         let bare = CachedNode::decode(r#"{"metadata": {"name": "n"}}"#).unwrap();
         assert!(bare.is_ready());
+    }
+
+    #[test]
+    fn a_marked_node_has_been_unneeded_since_its_first_mark() {
+        let taint =
+            |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});
+        let (candidate, removed) = (DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT);
+        for (taints, wanted) in [
+            (json!([]), None),
+            (json!([taint("gpu", "17")]), None),
+            (json!([taint(candidate, "17")]), Some(17)),
+            (json!([taint(removed, "20"), taint(candidate, "17")]), Some(17)),
+            (json!([taint(removed, "soon")]), Some(0)),
+        ] {
+            let node = json!({"metadata": {"name": "n"}, "spec": {"taints": taints}});
+            let cached = CachedNode::decode(&node.to_string()).unwrap();
+            assert_eq!(cached.unneeded_since().map(Timestamp::as_second), wanted, "{node}");
+        }
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::agones::{Fleet, GameServer, GameServerSet};
+use api::autoscaling::FleetAutoscaler;
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use cluster::{CacheEntry as _, CachedObject, NodeCaches, Subscription};
+use cluster::{CacheEntry, CachedGameServer, CachedObject, NodeCaches, Subscription};
 use decide::nodes::GROUP_LABEL;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -20,6 +22,7 @@ use super::known_pods::KnownPods;
 use super::membership::Membership;
 use super::observe::{self, Observation};
 use super::watch::{self, Trigger};
+use crate::context::Context;
 use crate::lister::{Lister, Unreadable};
 
 /// An object that is shared with its cache.
@@ -61,23 +64,136 @@ impl Additions {
     }
 }
 
+/// The objects of fleets; none, where their controllers do not run in this process.
+#[derive(Default)]
+pub(super) struct FleetObjects {
+    fleets: Vec<Arc<Fleet>>,
+    sets: Vec<Arc<GameServerSet>>,
+    servers: Vec<Arc<CachedGameServer>>,
+    autoscalers: Vec<Arc<FleetAutoscaler>>,
+}
+
+impl FleetObjects {
+    /// Shares the objects of the caches, if fleets and nodes are scaled together.
+    pub(super) fn new(cx: &Context) -> Self {
+        if !cx.scales_fleets {
+            return Self::default();
+        }
+        let caches = &cx.caches;
+        Self {
+            fleets: caches.fleets.all(),
+            sets: caches.sets.all(),
+            servers: caches.servers.all(),
+            autoscalers: caches.autoscalers.all(),
+        }
+    }
+}
+
+/// A game server that is shared with its cache.
+pub(super) struct SharedGameServer(Arc<CachedGameServer>);
+
+impl Borrow<GameServer> for SharedGameServer {
+    fn borrow(&self) -> &GameServer {
+        &self.0.object
+    }
+}
+
+/// Lists the objects of a namespace, or all.
+fn listed<E: CacheEntry>(
+    all: &[Arc<E>],
+    namespace: Option<&str>,
+) -> impl Iterator<Item = Result<Arc<E>, Unreadable>> {
+    let is_in = move |entry: &&Arc<E>| {
+        namespace.is_none_or(|n| entry.meta().namespace.as_deref() == Some(n))
+    };
+    all.iter().filter(is_in).map(|entry| Ok(Arc::clone(entry)))
+}
+
+impl Lister<Fleet> for Snapshot {
+    type Item = Arc<Fleet>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.fleets, namespace)
+    }
+}
+
+impl Lister<GameServerSet> for Snapshot {
+    type Item = Arc<GameServerSet>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.sets, namespace)
+    }
+}
+
+impl Lister<FleetAutoscaler> for Snapshot {
+    type Item = Arc<FleetAutoscaler>;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.autoscalers, namespace)
+    }
+}
+
+impl Lister<GameServer> for Snapshot {
+    type Item = SharedGameServer;
+
+    fn list(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Result<Self::Item, Unreadable>> {
+        listed(&self.fleets.servers, namespace).map(|server| server.map(SharedGameServer))
+    }
+}
+
+/// Fires the trigger when fleets need other nodes, or other nodes can be emptied, until the subscriptions are dropped.
+pub(super) fn subscribe_to_fleets(cx: &Context, trigger: &Arc<Trigger>) -> Vec<Subscription> {
+    if !cx.scales_fleets {
+        return Vec::new();
+    }
+    let fired = Arc::clone(trigger);
+    let sets = cx.caches.sets.subscribe(move |old, new| {
+        if watch::spec_changed::<GameServerSet>(old.map(|set| &**set), new.map(|set| &**set)) {
+            fired.fire();
+        }
+    });
+    let fired = Arc::clone(trigger);
+    let servers = cx.caches.servers.subscribe(move |old, new| {
+        if watch::server_changed(old.map(|one| &*one.view), new.map(|one| &*one.view)) {
+            fired.fire();
+        }
+    });
+    vec![sets, servers]
+}
+
 macro_rules! snapshot {
     ($($field:ident: $kind:ty, $matters:path;)*) => {
         /// All objects that a decision about nodes depends on.
+        #[derive(Default)]
         pub(super) struct Snapshot {
             groups: Vec<Arc<CachedObject<NodeGroup>>>,
             $($field: Vec<Arc<CachedObject<$kind>>>,)*
             /// The group of each node whose label names another or none, by the name of the node.
             relabelled: BTreeMap<String, Option<String>>,
+            fleets: FleetObjects,
         }
 
         impl Snapshot {
             /// Shares the objects of the caches, and adds to them.
-            pub(super) fn new(caches: &NodeCaches, additions: &Additions) -> Self {
+            pub(super) fn new(cx: &Context, additions: &Additions) -> Self {
+                let caches = &cx.caches.node_scaling;
                 let mut snapshot = Self {
                     groups: additions.groups.clone(),
                     $($field: caches.$field.all(),)*
                     relabelled: BTreeMap::new(),
+                    fleets: FleetObjects::new(cx),
                 };
                 snapshot.pods.extend(additions.virtual_pods.iter().map(Arc::clone));
                 snapshot.relabelled = relabelled(&snapshot.nodes, &additions.membership);
@@ -173,9 +289,11 @@ impl Snapshot {
     pub(super) fn observe(
         &self,
         autoscaler: &NodeAutoscaler,
+        cx: &Context,
         known: &mut KnownPods,
     ) -> Result<Observation, Unreadable> {
-        let mut observed = observe::observe_known(autoscaler, self, known)?;
+        let (sidecar, now) = (&cx.settings.sidecar, cx.clock.now());
+        let mut observed = observe::observe_known(autoscaler, self, sidecar, now, known)?;
         let nodes = &mut observed.cluster.nodes;
         for node in nodes.iter_mut().filter(|_| !self.relabelled.is_empty()) {
             let Some(group) = self.relabelled.get(&*node.name) else { continue };

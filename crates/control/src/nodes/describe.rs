@@ -103,6 +103,11 @@ fn removals(decision: Description, plan: &ScaleDown, evaluation: &Evaluation<'_>
             1 => decision.line(format!("remove {node}: its pod fits on another node")),
             n => decision.line(format!("remove {node}: its {n} pods fit on other nodes")),
         };
+        decision = match removal.replaced.len() {
+            0 => decision,
+            1 => decision.line(format!("move the idle game server of {node} first")),
+            n => decision.line(format!("move the {n} idle game servers of {node} first")),
+        };
     }
     for (node, keep) in &plan.unremovable {
         let code = match keep.blocking() {
@@ -118,11 +123,16 @@ fn removal(removal: &Removal, evaluation: &Evaluation<'_>) -> Value {
     let pod = |pod: usize| evaluation.cluster.pods[pod].full_name();
     let moves = removal.moves.iter();
     let moves = moves.map(|(p, to)| json!({"pod": pod(*p), "to": evaluation.snapshot.name(*to)}));
-    json!({
+    let mut out = json!({
         "node": removal.node,
         "drain": removal.is_drain(),
         "moves": moves.collect::<Vec<_>>(),
-    })
+    });
+    if !removal.replaced.is_empty() {
+        let replaced = removal.replaced.iter().map(|one| pod(*one));
+        out["replaced"] = json!(replaced.collect::<Vec<_>>());
+    }
+    out
 }
 
 fn kept(node: &str, keep: &UnremovableReason) -> Value {

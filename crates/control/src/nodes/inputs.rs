@@ -9,12 +9,16 @@ use std::collections::BTreeMap;
 use api::plimsoll::node_autoscaler::NodeAutoscalerStatus;
 use api::plimsoll::node_group::Options;
 use api::plimsoll::{NodeAutoscaler, Span};
-use decide::nodes::{Answer, Effect, Group, GroupOptions, Resources, Status, Template};
+use decide::nodes::{
+    Answer, Cluster, Effect, GameServerUse, Group, GroupOptions, Resources, Status, Template,
+};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use super::caches::Snapshot;
+use super::fleets;
 
 /// The annotation of a recorded NodeAutoscaler: the nodes that rest after a failure, as `node=TIME,node=TIME`.
 const RESTING_ANNOTATION: &str = "plimsoll.dev/resting-nodes";
@@ -33,6 +37,10 @@ const ANNOTATIONS: [&str; 5] = [
 pub(super) struct Inputs {
     /// The objects.
     pub(super) snapshot: Snapshot,
+    /// The game servers of pods, as namespace and name, and how they are used.
+    pub(super) game_servers: Vec<(Box<str>, Box<str>, GameServerUse)>,
+    /// The demand without pods. It is recorded instead of what it follows from.
+    pub(super) virtual_pods: Vec<Pod>,
     /// The groups with the state of their machines.
     pub(super) groups: Vec<Group>,
     /// The state from earlier evaluations.
@@ -63,6 +71,16 @@ impl Inputs {
                 self.overlay(object, group);
             }
         });
+        objects.extend(
+            self.game_servers.iter().map(|(namespace, name, game_server)| {
+                fleets::recorded(namespace, name, *game_server)
+            }),
+        );
+        objects.extend(self.virtual_pods.iter().map(|pod| {
+            let mut pod = json!(pod);
+            reduce(&mut pod);
+            pod
+        }));
         objects.push(self.autoscaler(autoscaler));
         objects
     }
@@ -134,6 +152,15 @@ impl Inputs {
         };
         self.at().saturating_add(span).unwrap_or(time)
     }
+}
+
+/// Returns the game servers of the pods of a cluster, as namespace and name, and how they are used.
+pub(super) fn game_servers(cluster: &Cluster) -> Vec<(Box<str>, Box<str>, GameServerUse)> {
+    let used = cluster.pods.iter().filter_map(|pod| {
+        let owner = pod.owner.as_ref()?;
+        Some((pod.spec.namespace.clone(), owner.name.clone(), pod.game_server?))
+    });
+    used.collect()
 }
 
 /// Reads which nodes a recorded NodeAutoscaler lets rest.
@@ -356,7 +383,6 @@ fn retain_annotations(annotations: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caches::Additions;
     use super::*;
 
     #[test]
@@ -407,9 +433,10 @@ mod tests {
     #[test]
     fn waits_are_as_over_in_the_record_as_they_were() {
         let now: Timestamp = "2026-01-01T00:00:10.3Z".parse().unwrap();
-        let snapshot = Snapshot::new(&cluster::NodeCaches::default(), &Additions::default());
         let inputs = Inputs {
-            snapshot,
+            snapshot: Snapshot::default(),
+            game_servers: Vec::new(),
+            virtual_pods: Vec::new(),
             groups: Vec::new(),
             status: Status::default(),
             answers: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::nodes::Volumes;
-use decide::nodes::{Pod, PodSpec};
+use decide::nodes::{GameServerUse, Pod, PodSpec};
 use k8s_openapi::api::core::v1 as core;
 
 use crate::lister::{Lister, Unreadable};
@@ -24,11 +24,12 @@ struct KnownPod {
 }
 
 impl KnownPods {
-    /// Reads the pods one at a time, and returns them in the order of their names.
+    /// Reads the pods one at a time, and returns them in the order of their names. How the game server of a pod is used is asked each time.
     pub(super) fn read(
         &mut self,
         world: &impl Lister<core::Pod>,
         storage: &Volumes<'_>,
+        mut game_server: impl FnMut(&core::Pod) -> Option<GameServerUse>,
     ) -> Result<Vec<Pod>, Unreadable> {
         let mut before = std::mem::take(&mut self.by_uid);
         let mut pods = Vec::with_capacity(before.len());
@@ -39,8 +40,9 @@ impl KnownPods {
             let known = identity.and_then(|(uid, version)| {
                 before.remove(uid).filter(|known| *known.version == *version)
             });
-            let pod =
+            let mut pod =
                 known.map_or_else(|| self.shared(api::nodes::pod(object, storage)), |k| k.pod);
+            pod.game_server = game_server(object);
             if let Some((uid, version)) = identity {
                 let known = KnownPod { version: version.into(), pod: pod.clone() };
                 self.by_uid.insert(uid.into(), known);
@@ -49,18 +51,23 @@ impl KnownPods {
         }
         drop(before);
         self.specs.retain(|spec| Arc::strong_count(spec) > 1);
-        pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
+        sort(&mut pods);
         Ok(pods)
     }
 
     /// Replaces what a pod asks for by that of another pod, if it is the same.
-    fn shared(&mut self, mut pod: Pod) -> Pod {
+    pub(super) fn shared(&mut self, mut pod: Pod) -> Pod {
         match self.specs.get(&pod.spec) {
             Some(same) => pod.spec = Arc::clone(same),
             None => drop(self.specs.insert(Arc::clone(&pod.spec))),
         }
         pod
     }
+}
+
+/// Sorts pods by their names.
+pub(super) fn sort(pods: &mut [Pod]) {
+    pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
 }
 
 /// Returns the uid and the version of a pod, unless what is read of it depends on other objects: on claims of volumes.
@@ -115,12 +122,12 @@ mod tests {
                 pod("p", version, node, volume.clone()),
                 pod("o", "1", "x", plain.clone()),
             ]);
-            let read = known.read(&pods, &storage).unwrap();
+            let read = known.read(&pods, &storage, |_| None).unwrap();
             assert_eq!((read.len(), &*read[0].name, &*read[1].name), (2, "o", "p"));
             let place = format!("{:?}", read[1].scheduling);
             assert_eq!(place, format!("On({wanted:?})"), "{version} {volume}");
         }
-        known.read(&Listed(Vec::new()), &storage).unwrap();
+        known.read(&Listed(Vec::new()), &storage, |_| None).unwrap();
         assert!(known.by_uid.is_empty() && known.specs.is_empty(), "what is gone is not kept");
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Memory {
 pub(super) struct GroupMemory {
     pub(super) scale_up: Option<ScaleUpUnderWay>,
     pub(super) backoff: Option<Backoff>,
+    /// How long nodes usually take until they are ready.
+    pub(super) provision_time: Option<SignedDuration>,
     /// Since when each instance has had no Node.
     pub(super) unregistered: BTreeMap<String, Timestamp>,
     /// The instances that were found to have failed.
@@ -73,6 +75,12 @@ impl GroupMemory {
         let cause = cause.chars().take(LONGEST_CAUSE).collect();
         let until = now.saturating_add(length).unwrap_or(Timestamp::MAX);
         self.backoff = Some(Backoff { until, cause, length, failed_at: now });
+    }
+
+    /// Records how long the nodes of a scale-up took, in whole seconds. The latest counts as much as all before it.
+    pub(super) fn note_provision_time(&mut self, took: SignedDuration) {
+        let usual = self.provision_time.unwrap_or(took);
+        self.provision_time = Some(SignedDuration::from_secs((usual + took).as_secs() / 2));
     }
 
     /// Records that nodes of the scale-up in progress will not appear.
@@ -142,6 +150,15 @@ mod tests {
         {
             group.back_off("no machines left", at(failed_at));
             assert_eq!(group.backoff.as_ref().unwrap().until, at(until), "failed at {failed_at}");
+        }
+    }
+
+    #[test]
+    fn the_usual_provisioning_time_follows_what_is_measured() {
+        let mut group = GroupMemory::default();
+        for (took, usual) in [(60, 60), (60, 60), (120, 90), (30, 60)] {
+            group.note_provision_time(SignedDuration::from_secs(took));
+            assert_eq!(group.provision_time, Some(SignedDuration::from_secs(usual)));
         }
     }
 

@@ -5,9 +5,10 @@
 
 use std::borrow::Borrow;
 
-use api::nodes::ClusterObjects;
+use api::nodes::{ClusterObjects, Volumes};
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
 use decide::nodes::{Answer, Cluster, Settings, Status};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -16,8 +17,11 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 
-use super::known_pods::KnownPods;
+use super::fleets::{FleetListers, GameServers};
+use super::forecast::pods_ahead;
+use super::known_pods::{self, KnownPods};
 use crate::lister::{Lister, Unreadable};
+use crate::settings::Sidecar;
 
 /// Everything that a decision about nodes depends on.
 pub struct Observation {
@@ -29,6 +33,8 @@ pub struct Observation {
     pub status: Status,
     /// What another process answered to the questions of the plan.
     pub answers: Vec<Answer>,
+    /// The virtual pods among the pods.
+    pub virtual_pods: Vec<core::Pod>,
 }
 
 /// The kinds of objects that a decision about nodes depends on.
@@ -47,6 +53,7 @@ pub trait NodeListers:
     + Lister<PersistentVolume>
     + Lister<StorageClass>
     + Lister<CSINode>
+    + FleetListers
 {
 }
 
@@ -65,35 +72,59 @@ impl<W> NodeListers for W where
         + Lister<PersistentVolume>
         + Lister<StorageClass>
         + Lister<CSINode>
+        + FleetListers
 {
 }
 
-/// Observes the cluster of an autoscaler.
+/// Observes the cluster of an autoscaler at a time. `sidecar` is the SDK server of game servers that do not exist yet.
 pub fn observe(
     autoscaler: &NodeAutoscaler,
     world: &impl NodeListers,
+    sidecar: &Sidecar,
+    now: Timestamp,
 ) -> Result<Observation, Unreadable> {
-    observe_known(autoscaler, world, &mut KnownPods::default())
+    observe_known(autoscaler, world, sidecar, now, &mut KnownPods::default())
 }
 
 /// Observes the cluster of an autoscaler. Of the pods only those are read that are not `known`.
 pub(super) fn observe_known(
     autoscaler: &NodeAutoscaler,
     world: &impl NodeListers,
+    sidecar: &Sidecar,
+    now: Timestamp,
     known: &mut KnownPods,
 ) -> Result<Observation, Unreadable> {
     let settings = api::nodes::settings(&autoscaler.spec);
     let resting = super::inputs::resting(autoscaler);
-    Ok(Observation {
+    let mut observation = Observation {
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
         status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
-        cluster: cluster(world, known)?,
+        cluster: Cluster::default(),
         answers: super::inputs::answers(autoscaler),
-    })
+        virtual_pods: Vec::new(),
+    };
+    let mut servers = match autoscaler.spec.fleets.aware {
+        true => GameServers::read(world)?,
+        false => GameServers::default(),
+    };
+    let mut cluster = cluster(world, known, &mut servers)?;
+    if autoscaler.spec.fleets.aware {
+        observation.virtual_pods = servers.pods_to_come(world, sidecar)?;
+        observation.virtual_pods.extend(pods_ahead(world, sidecar, now)?);
+    }
+    // They have no volumes of their own, since those would have to exist.
+    let read = |pod| known.shared(api::nodes::pod(pod, &Volumes::default()));
+    cluster.pods.extend(observation.virtual_pods.iter().map(read));
+    known_pods::sort(&mut cluster.pods);
+    Ok(Observation { cluster, ..observation })
 }
 
 /// Reads the nodes, the pods and what else matters to them.
-fn cluster<W: NodeListers>(world: &W, known: &mut KnownPods) -> Result<Cluster, Unreadable> {
+fn cluster<W: NodeListers>(
+    world: &W,
+    known: &mut KnownPods,
+    servers: &mut GameServers,
+) -> Result<Cluster, Unreadable> {
     let nodes = all::<Node, W>(world)?;
     let groups = all::<NodeGroup, W>(world)?;
     let namespaces = all::<Namespace, W>(world)?;
@@ -122,7 +153,7 @@ fn cluster<W: NodeListers>(world: &W, known: &mut KnownPods) -> Result<Cluster, 
         classes: borrowed(&classes),
         csi_nodes: borrowed(&csi_nodes),
     };
-    let pods = known.read(world, &objects.storage())?;
+    let pods = known.read(world, &objects.storage(), |pod| servers.observe(pod))?;
     Ok(Cluster { pods, ..objects.cluster() })
 }
 

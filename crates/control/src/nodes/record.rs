@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::plimsoll::{NodeAutoscaler, NodeGroup};
+use api::plimsoll::{NodeAutoscaler, NodeGroup, Span};
 use cluster::error::api_message;
 use cluster::{EventType, Key};
 use decide::Reason as _;
@@ -245,6 +245,7 @@ impl NodeController {
         (new.scale_up, new.conditions) = (scale_up, conditions);
         new.rolling_out = group.is_rolling_out;
         new.backoff_until = backoff.map(|backoff| Time(backoff.until));
+        new.provision_time = memory.provision_time.map(Span);
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let api: Api<NodeGroup> = Api::all(self.cx.client.clone());
         self.patch(&api, name, &json!(old), &json!(new)).await;

@@ -93,6 +93,7 @@ impl Removal {
     }
 
     async fn steps(&self) -> Result<(), String> {
+        self.evacuate().await?;
         let begin = TaintChange::Begin { cordon: self.options.cordon, at: self.cx.clock.now() };
         let tainted = taints::change(&self.cx.client, self.name(), begin).await;
         tainted.map_err(|error| format!("could not taint it: {}", api_message(&error)))?;
@@ -121,8 +122,8 @@ impl Removal {
             let unknown = || format!("pod {} cannot be decoded", Key::from_meta(pod.meta()));
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
-        let mut observed = Snapshot::new(caches, &self.additions)
-            .observe(&self.autoscaler, &mut KnownPods::default())
+        let mut observed = Snapshot::new(&self.cx, &self.additions)
+            .observe(&self.autoscaler, &self.cx, &mut KnownPods::default())
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
@@ -204,7 +205,7 @@ impl Removal {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn record(&self, kind: EventType, reason: &str, text: &str) {
+    pub(super) fn record(&self, kind: EventType, reason: &str, text: &str) {
         self.cx.events.record(&self.node, SOURCE, kind, reason, text.to_owned());
     }
 }

@@ -100,7 +100,9 @@ impl NodeController {
         let memory = self.memory.group(name);
         let is_first = !std::mem::replace(&mut memory.is_adopted, true);
         if missing == 0 {
-            memory.scale_up = None;
+            if let Some(done) = memory.scale_up.take() {
+                memory.note_provision_time(now.duration_since(done.at));
+            }
         } else if is_first && memory.scale_up.is_none() {
             memory.scale_up = Some(ScaleUpUnderWay { at: now, increase: missing });
         }

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::providers::ProviderGroups;
 
 /// The longest time without an evaluation. Some rules depend on the age of objects, which nothing reports.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
 /// The state after an evaluation that left nothing to do.
 pub(super) struct Settled {

@@ -16,9 +16,11 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// Whether the node was cordoned for its removal: `false` where it was cordoned before. Cluster Autoscaler has no such annotation.
 const CORDONED: &str = "plimsoll.dev/cordoned";
 
-/// A change of a node's taints.
+/// A change of a node's taints, or of its cordon.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TaintChange {
+    /// Cordons the node; a cordon that is there already stays as it is. `Begin` or `Abort` follows.
+    Cordon,
     /// Begins a removal: adds the hard taint with the time as its value; an older one stays. Cordons the node, if asked to.
     Begin { cordon: bool, at: Timestamp },
     /// Ends a removal that failed: removes all taints of removals and the cordon. `foreign_cordon`: also that of a Cluster Autoscaler.
@@ -35,14 +37,10 @@ impl TaintChange {
         let before = node.clone();
         let spec = node.spec.get_or_insert_default();
         match self {
+            Self::Cordon => begin(node, true),
             Self::Begin { cordon, at } => {
                 add(spec, TO_BE_DELETED_TAINT, "NoSchedule", at);
-                let is_new = cordon && spec.unschedulable != Some(true);
-                if is_new {
-                    spec.unschedulable = Some(true);
-                }
-                let annotations = node.metadata.annotations.get_or_insert_default();
-                annotations.entry(CORDONED.to_owned()).or_insert_with(|| is_new.to_string());
+                begin(node, cordon);
             }
             Self::Abort { foreign_cordon } => {
                 let had_taint = remove(spec, TO_BE_DELETED_TAINT);
@@ -61,6 +59,17 @@ impl TaintChange {
         }
         *node != before
     }
+}
+
+/// Cordons the node, if asked to, and records whether that is new, unless it was recorded before.
+fn begin(node: &mut Node, cordon: bool) {
+    let spec = node.spec.get_or_insert_default();
+    let is_new = cordon && spec.unschedulable != Some(true);
+    if is_new {
+        spec.unschedulable = Some(true);
+    }
+    let annotations = node.metadata.annotations.get_or_insert_default();
+    annotations.entry(CORDONED.to_owned()).or_insert_with(|| is_new.to_string());
 }
 
 fn add(spec: &mut NodeSpec, key: &str, effect: &str, at: Timestamp) {

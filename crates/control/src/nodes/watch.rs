@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use decide::gameserver::GameServer;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
@@ -91,6 +92,15 @@ pub(super) fn node_changed(old: Option<&Node>, new: Option<&Node>) -> bool {
         || old.metadata.annotations != new.metadata.annotations
         || readiness(old) != readiness(new)
         || room(old) != room(new)
+}
+
+/// Whether a game server came, went, or is used in another way.
+pub(super) fn server_changed(old: Option<&GameServer>, new: Option<&GameServer>) -> bool {
+    let matters = |server: &GameServer| {
+        let state = server.state;
+        (server.is_being_deleted(), state.is_in_use(), state.is_terminal(), server.is_evacuating)
+    };
+    old.map(matters) != new.map(matters)
 }
 
 /// Whether a pod cannot be scheduled any more, or takes or frees room on a node.

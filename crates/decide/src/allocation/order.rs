@@ -16,8 +16,8 @@ pub(super) fn node_rank(load: Option<NodeLoad>) -> NodeRank {
 
 /// Compares two servers with the loads of their nodes; the lesser is tried first.
 ///
-/// Packed prefers the busiest node, so that others may become empty; Distributed compares by priorities
-/// alone.
+/// Servers on a node that is being emptied come last. Packed prefers the busiest node, so that others may become empty; Distributed
+/// compares by priorities alone.
 pub(super) fn compare(
     request: &Request,
     (a, a_load): (&GameServer, Option<NodeLoad>),
@@ -34,7 +34,8 @@ pub(super) fn compare(
         let mut compared = request.priorities.iter().map(|p| p.rank(a).cmp(&p.rank(b)));
         compared.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
     };
-    by_node.then_with(by_priority).then_with(|| a.name.cmp(&b.name))
+    let by_evacuation = a.is_evacuating.cmp(&b.is_evacuating);
+    by_evacuation.then(by_node).then_with(by_priority).then_with(|| a.name.cmp(&b.name))
 }
 
 /// Returns whether the choice is random: nothing in the request distinguishes servers.

@@ -44,7 +44,10 @@ pub(super) fn best<'a>(
 ) -> Option<usize> {
     let found = servers.filter(|(_, s)| selector.takes(&request.namespace, s));
     if is_random(request.scheduling, &request.priorities) {
-        let mut found: Vec<_> = found.collect();
+        let (evacuating, mut found): (Vec<_>, Vec<_>) = found.partition(|(_, s)| s.is_evacuating);
+        if found.is_empty() {
+            found = evacuating;
+        }
         found.sort_unstable_by(|(_, a), (_, b)| a.name.cmp(&b.name));
         return Some(found[SeededRandom::new(request.seed).below(found.len())?].0);
     }

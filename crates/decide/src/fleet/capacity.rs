@@ -90,7 +90,8 @@ impl<'a> Room<'a> {
         servers: impl Iterator<Item = &'a GameServer>,
     ) -> impl Iterator<Item = &'a GameServer> {
         let fleet = self.observed.fleet;
-        deletion_order(servers, fleet.scheduling, &fleet.priorities, self.observed.nodes)
+        let ranking = fleet.mode.ranking(self.observed.nodes);
+        deletion_order(servers, fleet.scheduling, &fleet.priorities, &ranking)
     }
 
     fn no_room(&self) -> Refusal {

@@ -12,23 +12,41 @@ use crate::gameserver::{GameServer, Missing, Occupancy, Priority, Rank, State};
 
 /// Returns `servers` in deletion order.
 ///
-/// Packed empties the least busy node first, so that nodes become free. Distributed compares priorities over the whole set,
-/// and then age: the oldest first.
-pub fn deletion_order<'a>(
-    servers: impl IntoIterator<Item = &'a GameServer>,
+/// Servers on nodes that the node autoscaler does not need come first, in the order in which it removes nodes: the longest unneeded
+/// first. Then Packed empties the least busy node first, so that nodes become free. Distributed compares priorities over the whole
+/// set, and then age: the oldest first.
+pub fn deletion_order<'a, 'p, S: IntoIterator<Item = &'a GameServer>>(
+    servers: S,
     scheduling: Scheduling,
-    priorities: &[Priority],
+    priorities: &'p [Priority],
     nodes: &Occupancy,
-) -> impl Iterator<Item = &'a GameServer> {
+) -> impl Iterator<Item = &'a GameServer> + use<'a, 'p, S> {
     let servers = servers.into_iter();
     let groups = match scheduling {
         Scheduling::Packed => by_node(servers, nodes),
-        Scheduling::Distributed => vec![servers.collect()],
+        Scheduling::Distributed => by_need(servers, nodes),
     };
     groups.into_iter().flat_map(move |group| sorted(group, scheduling, priorities))
 }
 
-/// Groups servers by node: unknown nodes first, then the least busy, then by name.
+/// Groups servers by how long their nodes have been unneeded; those on needed nodes come last.
+fn by_need<'a>(
+    servers: impl Iterator<Item = &'a GameServer>,
+    nodes: &Occupancy,
+) -> Vec<Vec<&'a GameServer>> {
+    let mut groups: BTreeMap<Timestamp, Vec<&GameServer>> = BTreeMap::new();
+    for server in servers {
+        groups.entry(need(server.node.as_ref(), nodes)).or_default().push(server);
+    }
+    groups.into_values().collect()
+}
+
+/// Returns since when a node has been unneeded; the latest possible time for one that is needed.
+fn need(node: &str, nodes: &Occupancy) -> Timestamp {
+    nodes.unneeded_since(node).unwrap_or(Timestamp::MAX)
+}
+
+/// Groups servers by node: unknown nodes first, then the longest unneeded, then the least busy, then by name.
 ///
 /// Agones orders servers on unknown nodes randomly; here they are grouped by node as well.
 fn by_node<'a>(
@@ -40,7 +58,10 @@ fn by_node<'a>(
         groups.entry((tail(&server.node), &server.node)).or_default().push(server);
     }
     let mut groups: Vec<_> = groups.into_iter().map(|((_, node), group)| (node, group)).collect();
-    groups.sort_by_cached_key(|(node, _)| (nodes.load(node).map(|load| load.total()), *node));
+    groups.sort_by_cached_key(|(node, _)| {
+        let load = nodes.load(node).map(|load| load.total());
+        (load.is_some(), need(node, nodes), load, *node)
+    });
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
@@ -239,6 +260,26 @@ mod tests {
             on("also", server("e", State::Ready)),
         ];
         check(&servers, Scheduling::Packed, &[], "d e c a b");
+    }
+
+    #[test]
+    fn servers_on_nodes_that_should_go_are_deleted_first() {
+        let servers = [
+            on("calm", born(3, server("a", State::Ready))),
+            on("old", born(2, server("b", State::Ready))),
+            on("old", born(1, server("c", State::Ready))),
+            on("new", born(4, server("d", State::Ready))),
+        ];
+        let mut nodes = Occupancy::from_servers(&servers);
+        assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes), "a d b c");
+        let at = |second| Timestamp::from_second(second).ok();
+        nodes.set_unneeded("new", at(20));
+        nodes.set_unneeded("old", at(10));
+        assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes), "b c d a");
+        assert_eq!(names(&servers, Scheduling::Distributed, &[], &nodes), "c b d a");
+        assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes.all_needed()), "a d b c");
+        nodes.set_unneeded("old", None);
+        assert_eq!(names(&servers, Scheduling::Packed, &[], &nodes), "d a b c");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn overflow(
     let (marked, others): (Vec<&GameServer>, Vec<_>) = allocated.partition(is_marked);
     let target = usize::try_from(set.replicas).unwrap_or(0);
     let over = (marked.len() + others.len()).saturating_sub(target);
-    deletion_order(others, set.scheduling, &set.priorities, nodes)
+    deletion_order(others, set.scheduling, &set.priorities, &set.mode.ranking(nodes))
         .take(over.saturating_sub(marked.len()))
         .map(|server| Arc::clone(&server.name))
         .collect()

@@ -52,6 +52,17 @@ impl Policy {
         }
     }
 
+    /// Returns whether a decision depends on the time.
+    pub fn has_schedule(&self) -> bool {
+        match self {
+            Self::Schedule(_) => true,
+            Self::Buffer(_) | Self::Counter(_) | Self::List(_) | Self::Webhook | Self::Wasm => {
+                false
+            }
+            Self::Chain(links) => links.iter().any(|link| link.policy.has_schedule()),
+        }
+    }
+
     /// Returns whether a decision may depend on single servers, and not only on the fleet's status.
     pub fn reads_servers(&self) -> bool {
         match self {

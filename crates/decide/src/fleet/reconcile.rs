@@ -135,6 +135,9 @@ pub fn reconcile(
         servers.iter().map(Borrow::borrow).partition(|s| s.is_deletable());
     let free = free.into_iter().filter(|s| !s.is_being_deleted());
     let (lost, candidates): (Vec<_>, Vec<_>) = free.partition(|s| is_lost(s, now));
+    // They are replaced like lost ones, but stay until their replacements are there.
+    let (evacuating, candidates): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|s| s.is_evacuating && set.mode == Mode::Repaired);
     let target = usize::try_from(set.replicas).unwrap_or(0);
     let retained = target.saturating_sub(in_use.len()).min(candidates.len());
     let up = in_use.len() + retained;
@@ -146,9 +149,12 @@ pub fn reconcile(
         // Agones counts a lost server as one less to remove, and finishes in the next pass.
         excess = excess.saturating_sub(lost.len());
     }
-    let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, nodes);
+    let ranking = set.mode.ranking(nodes);
+    let order = |servers| deletion_order(servers, set.scheduling, &set.priorities, &ranking);
+    let active = in_use.len() + candidates.iter().filter(|s| s.state.is_active()).count();
+    let replaced = (active + evacuating.len()).saturating_sub(target).min(evacuating.len());
     let most = limits.deletions as usize;
-    let mut is_partial = lost.len().saturating_add(excess) > most;
+    let mut is_partial = lost.len().saturating_add(replaced).saturating_add(excess) > most;
     let lost: Vec<&GameServer> = order(lost).take(most).collect();
     let (wake_at, waiting) = (wake_at(&candidates, now), retained_servers(&candidates, now));
     // Most passes delete nothing and do not need the order.
@@ -156,14 +162,15 @@ pub fn reconcile(
     let (failed, well): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|s| s.state == State::Unhealthy);
     let surplus = order(failed).chain(order(well)).take(excess);
-    let all = lost.iter().copied().chain(surplus).take(most);
+    let evacuated = order(if replaced == 0 { Vec::new() } else { evacuating }).take(replaced);
+    let all = lost.iter().copied().chain(evacuated).chain(surplus).take(most);
     let delete: Vec<Arc<str>> = all.map(|s| Arc::clone(&s.name)).collect();
 
     let lacking = if set.has_deletion_timestamp { 0 } else { target.saturating_sub(up) };
     let room = (limits.pending as usize).saturating_sub(pending);
     let create = lacking.min(limits.creations as usize).min(room);
     is_partial |= create < lacking;
-    let failed_before = replaced(&lost, create, now);
+    let failed_before = failures_before(&lost, create, now);
     let create = u32::try_from(create).unwrap_or(u32::MAX);
     let retained = if excess == 0 { waiting } else { Vec::new() };
     Reconciliation { create, failed_before, delete, retained, is_partial, wake_at }
@@ -171,7 +178,7 @@ pub fn reconcile(
 
 /// Returns the failure count for each server that replaces one that failed early. The highest come first, so that none is lost
 /// where fewer servers are created than deleted.
-fn replaced(lost: &[&GameServer], create: usize, now: Timestamp) -> Vec<u32> {
+fn failures_before(lost: &[&GameServer], create: usize, now: Timestamp) -> Vec<u32> {
     let mut failures: Vec<u32> = lost.iter().map(|s| backoff::failures(s, now)).collect();
     failures.sort_unstable_by(|a, b| b.cmp(a));
     failures.truncate(create);
@@ -350,6 +357,42 @@ mod tests {
         let pending = many(4990, State::Starting);
         assert_eq!(pass(&set(5100, Mode::Repaired), &pending), (10, String::new(), true));
         assert_eq!(pass(&set(5100, Mode::Agones), &pending), (10, String::new(), true));
+    }
+
+    #[test]
+    fn a_server_on_a_node_that_is_emptied_is_replaced_first_and_then_deleted() {
+        use State::{Allocated, Ready, Starting};
+        let evacuating = |name: &str, state| {
+            let mut server = server(name, state);
+            server.is_evacuating = true;
+            server
+        };
+        let three = || vec![server("a", Ready), server("b", Allocated), evacuating("m", Ready)];
+        let with = |more: Vec<GameServer>| [three(), more].concat();
+        for (what, replicas, servers, wanted) in [
+            ("a replacement is created", 3, three(), (1, "")),
+            ("it starts", 3, with(vec![server("n", Starting)]), (0, "")),
+            ("it is Ready", 3, with(vec![server("n", Ready)]), (0, "m")),
+            ("the fleet shrinks meanwhile", 2, three(), (0, "m")),
+            ("and even more", 1, three(), (0, "m a")),
+            ("it grows meanwhile", 4, with(vec![server("n", Ready)]), (1, "")),
+            (
+                "an allocation came first, so the replacement is one too many",
+                2,
+                vec![server("a", Ready), evacuating("m", Allocated), server("n", Ready)],
+                (0, "a"),
+            ),
+            (
+                "two at once, one replaced",
+                2,
+                vec![evacuating("k", Ready), evacuating("m", Ready), server("n", Ready)],
+                (1, "k"),
+            ),
+        ] {
+            let (create, delete, _) = pass(&set(replicas, Mode::Repaired), &servers);
+            assert_eq!((create, delete.as_str()), wanted, "{what}");
+        }
+        assert_eq!(pass(&set(3, Mode::Agones), &three()), (0, String::new(), false));
     }
 
     #[test]

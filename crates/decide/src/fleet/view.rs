@@ -1,12 +1,13 @@
 //! The observed state of a fleet.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::SetCounts;
-use crate::gameserver::{Counter, List, Priority};
+use crate::gameserver::{Counter, List, Occupancy, Priority};
 
 /// A fleet, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +98,16 @@ pub enum Mode {
     Repaired,
     /// Exactly as Agones: the annotation `plimsoll.dev/compat: agones`.
     Agones,
+}
+
+impl Mode {
+    /// Returns the load of nodes as deletions are ordered by it: Agones knows no unneeded nodes.
+    pub(super) fn ranking(self, nodes: &Occupancy) -> Cow<'_, Occupancy> {
+        match self {
+            Self::Repaired => Cow::Borrowed(nodes),
+            Self::Agones => nodes.all_needed(),
+        }
+    }
 }
 
 /// An autoscaler that targets a fleet.

@@ -1,7 +1,10 @@
 //! The game server load of nodes, which Packed sorts by.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use super::{GameServer, State};
 
@@ -38,6 +41,8 @@ impl NodeLoad {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     nodes: BTreeMap<Arc<str>, NodeLoad>,
+    /// Nodes that the node autoscaler does not need, with the time since when.
+    unneeded: BTreeMap<Arc<str>, Timestamp>,
 }
 
 impl Occupancy {
@@ -71,6 +76,28 @@ impl Occupancy {
     /// Removes a deleted node: its servers then count as being on an unknown node.
     pub fn remove_node(&mut self, node: &str) {
         self.nodes.remove(node);
+        self.unneeded.remove(node);
+    }
+
+    /// Records since when a node has been unneeded; `None` for one that is needed.
+    pub fn set_unneeded(&mut self, node: &str, since: Option<Timestamp>) {
+        match since {
+            Some(since) => drop(self.unneeded.insert(node.into(), since)),
+            None => drop(self.unneeded.remove(node)),
+        }
+    }
+
+    /// Returns since when a node has been unneeded.
+    pub fn unneeded_since(&self, node: &str) -> Option<Timestamp> {
+        self.unneeded.get(node).copied()
+    }
+
+    /// Returns the same load with every node needed, as Agones ranks nodes.
+    pub fn all_needed(&self) -> Cow<'_, Self> {
+        if self.unneeded.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { nodes: self.nodes.clone(), unneeded: BTreeMap::new() })
     }
 
     /// Removes every node for which `exists` returns false.

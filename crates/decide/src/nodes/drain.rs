@@ -1,13 +1,14 @@
 //! Decides what happens to a pod when its node is drained: it is evicted, ignored, or blocks the removal.
 //!
-//! The rules are Cluster Autoscaler's, in its order: the first one that applies decides.
+//! The rules are Cluster Autoscaler's, in its order: the first one that applies decides. Only pods of game servers have rules of their
+//! own, where fleets and nodes are scaled together.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Owner, Pod, SafeToEvict, ScaleDownSettings, Workload};
+use super::{GameServerUse, Owner, Pod, SafeToEvict, ScaleDownSettings, Workload};
 use crate::Reason;
 
 /// What happens to a pod when its node is drained.
@@ -21,6 +22,8 @@ pub(super) enum DrainOutcome {
     Moved,
     /// It is evicted if its budgets allow it.
     MovedWithinBudget,
+    /// It is an idle game server: its set replaces it, and deletes it then.
+    Replaced,
     /// The node waits until it has completed.
     AwaitedToEnd,
     /// It blocks the removal.
@@ -37,6 +40,10 @@ pub enum Blocking {
     NotSafeToEvictAnnotation,
     LocalStorageRequested,
     NotEnoughPdb,
+    GameServerAllocated,
+    GameServerReserved,
+    /// An idle game server that arrived after the node was emptied.
+    GameServerIdle,
 }
 
 impl Reason for Blocking {
@@ -49,6 +56,9 @@ impl Reason for Blocking {
             Self::NotSafeToEvictAnnotation => "NotSafeToEvictAnnotation",
             Self::LocalStorageRequested => "LocalStorageRequested",
             Self::NotEnoughPdb => "NotEnoughPdb",
+            Self::GameServerAllocated => "GameServerAllocated",
+            Self::GameServerReserved => "GameServerReserved",
+            Self::GameServerIdle => "GameServerIdle",
         }
     }
 }
@@ -65,6 +75,9 @@ impl fmt::Display for Blocking {
             Self::NotSafeToEvictAnnotation => "its safe-to-evict annotation is false",
             Self::LocalStorageRequested => "it uses local storage",
             Self::NotEnoughPdb => "its disruption budget is exhausted",
+            Self::GameServerAllocated => "its game server is Allocated",
+            Self::GameServerReserved => "its game server is Reserved",
+            Self::GameServerIdle => "its game server has not been replaced yet",
         })
     }
 }
@@ -98,6 +111,17 @@ impl<'a> Rules<'a> {
     pub(super) fn drain_outcome(&self, pod: &Pod, has_budget: bool) -> DrainOutcome {
         if pod.drain.is_mirror || pod.drain.is_finished || self.is_long_gone(pod) {
             return DrainOutcome::Ignored;
+        }
+        match pod.game_server {
+            Some(GameServerUse::Idle) => return DrainOutcome::Replaced,
+            Some(GameServerUse::Allocated) => {
+                return DrainOutcome::Blocks(Blocking::GameServerAllocated);
+            }
+            Some(GameServerUse::Reserved) => {
+                return DrainOutcome::Blocks(Blocking::GameServerReserved);
+            }
+            Some(GameServerUse::Ending) => return DrainOutcome::AwaitedToEnd,
+            None => {}
         }
         if let Some(blocking) = self.controller_problem(pod) {
             return DrainOutcome::Blocks(blocking);
@@ -249,6 +273,61 @@ mod tests {
         let rules = Rules::new(settings, &workloads, at(NOW));
         for (what, pod, has_budget, wanted) in cases {
             assert_eq!(rules.drain_outcome(pod, *has_budget), *wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_game_server_moves_unless_it_is_in_use() {
+        let used = |game_server, safe| {
+            let owner = owner("agones.dev/v1", "GameServer", "p");
+            Pod { game_server, owner, ..with(annotated(safe)) }
+        };
+        let finished = Drain { is_finished: true, ..Drain::default() };
+        use GameServerUse::{Allocated, Ending, Idle, Reserved};
+        let blocks = DrainOutcome::Blocks;
+        for has_budget in [false, true] {
+            check(
+                &ScaleDownSettings::default(),
+                &[
+                    ("idle", used(Some(Idle), SafeToEvict::No), has_budget, DrainOutcome::Replaced),
+                    (
+                        "idle, and safe to evict",
+                        used(Some(Idle), SafeToEvict::Yes),
+                        has_budget,
+                        DrainOutcome::Replaced,
+                    ),
+                    (
+                        "allocated",
+                        used(Some(Allocated), SafeToEvict::Yes),
+                        has_budget,
+                        blocks(Blocking::GameServerAllocated),
+                    ),
+                    (
+                        "reserved",
+                        used(Some(Reserved), SafeToEvict::Unset),
+                        has_budget,
+                        blocks(Blocking::GameServerReserved),
+                    ),
+                    (
+                        "about to go",
+                        used(Some(Ending), SafeToEvict::No),
+                        has_budget,
+                        DrainOutcome::AwaitedToEnd,
+                    ),
+                    (
+                        "gone already",
+                        Pod { drain: finished.clone(), ..used(Some(Allocated), SafeToEvict::No) },
+                        has_budget,
+                        DrainOutcome::Ignored,
+                    ),
+                    (
+                        "fleets are left alone",
+                        used(None, SafeToEvict::No),
+                        has_budget,
+                        blocks(Blocking::NotReplicated),
+                    ),
+                ],
+            );
         }
     }
 

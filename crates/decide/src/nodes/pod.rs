@@ -20,7 +20,20 @@ pub struct Pod {
     pub scale_up_delay: Option<SignedDuration>,
     /// Its controller.
     pub owner: Option<Arc<Owner>>,
+    /// How its game server is used, if it has one that may be taken into account.
+    pub game_server: Option<GameServerUse>,
     pub drain: Drain,
+}
+
+/// How a game server is used. Its node can be emptied unless it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GameServerUse {
+    /// Nobody uses it, and its set replaces it.
+    Idle,
+    Allocated,
+    Reserved,
+    /// It is about to be deleted.
+    Ending,
 }
 
 impl Pod {

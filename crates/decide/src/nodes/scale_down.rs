@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use super::{Evaluation, NodeId, PodId, ScaleUp, Settings, Snapshot, Status};
 
+use super::drain::DrainOutcome;
 use context::ScaleDownContext;
 use converge::ConvergedPlan;
 use simulate::UnneededNode;
@@ -43,6 +44,8 @@ pub struct Removal {
     pub node: Box<str>,
     /// The new node of each of its pods; an empty node has none.
     pub moves: Vec<(PodId, NodeId)>,
+    /// Those of its pods that are idle game servers. Their sets replace them before the node is removed.
+    pub replaced: Vec<PodId>,
 }
 
 impl Removal {
@@ -107,9 +110,13 @@ impl ScaleDownContext<'_> {
             removed.iter().chain(&spare).map(|f| (self.name(f.node), self.since(f.node))).collect();
         unneeded.sort();
         let to = |pod: &PodId| Some((*pod, snapshot.node_of(*pod)?));
+        let is_replaced = |pod: &PodId| {
+            self.drain_outcome(*pod, snapshot.classes.of_pod(*pod)) == DrainOutcome::Replaced
+        };
         let removal = |gone: &UnneededNode| Removal {
             node: self.name(gone.node),
             moves: gone.pods.iter().filter_map(to).collect(),
+            replaced: gone.pods.iter().copied().filter(is_replaced).collect(),
         };
         let delete = removed.iter().map(removal).collect();
         let unremovable: Vec<_> = self

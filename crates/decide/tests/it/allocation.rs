@@ -61,13 +61,16 @@ fn server() -> impl Strategy<Value = GameServer> {
     let counter = proptest::option::of((0..4_i64, 0..5_i64));
     let list = proptest::option::of((0..3_usize, 0..4_i64));
     let who = (0..30_u8, 0..5_u8, 0..3_u8, 0..2_u8);
-    (who, state, counter, list, any::<bool>()).prop_map(|(who, state, counter, list, blue)| {
+    let flags = (any::<bool>(), any::<bool>());
+    (who, state, counter, list, flags).prop_map(|(who, state, counter, list, flags)| {
         let (name, node, fleet, namespace) = who;
+        let (blue, is_evacuating) = flags;
         let mut server = GameServer::new(format!("ns{namespace}"), format!("s{name}"), state);
         // Names are unique within a namespace only, and the reference keeps one map.
         server.name = format!("s{namespace}{name}").into();
         server.node = format!("n{node}").into();
         server.labels.insert("fleet".into(), format!("f{fleet}").into());
+        server.is_evacuating = is_evacuating;
         if blue {
             server.labels.insert("colour".into(), "blue".into());
         }

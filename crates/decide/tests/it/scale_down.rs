@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_decide::Reason;
 use plimsoll_decide::nodes::{
-    Budget, Cluster, Evaluation, Group, GroupStatus, LabelSelector, Labels, Node, Owner, Pod,
-    PodSpec, PodTerm, Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings, Snapshot,
-    SpreadConstraint, Status, Taint, Workload,
+    Budget, Cluster, Evaluation, GameServerUse, Group, GroupStatus, LabelSelector, Labels, Node,
+    Owner, Pod, PodSpec, PodTerm, Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings,
+    Snapshot, SpreadConstraint, Status, Taint, Workload,
 };
 use proptest::prelude::*;
 
@@ -311,6 +311,60 @@ fn a_removal_is_validated_against_the_cluster_as_it_is() {
     }
 }
 
+/// Returns the pod of a game server.
+fn game(name: &str, on: &str, game_server: GameServerUse) -> Pod {
+    let mut pod = pod(name, on, "game", 500);
+    pod.owner = Some(Arc::new(Owner {
+        api_version: "agones.dev/v1".into(),
+        kind: "GameServer".into(),
+        name: name.into(),
+        uid: name.into(),
+    }));
+    pod.drain.safe_to_evict = SafeToEvict::No;
+    Pod { game_server: Some(game_server), ..pod }
+}
+
+#[test]
+fn idle_game_servers_are_replaced_and_those_in_use_keep_their_node() {
+    let nodes = ["a", "b", "c", "d", "e"].map(|name| node(name, Some("g"), "z")).to_vec();
+    let pods = vec![
+        game("a-idle", "a", GameServerUse::Idle),
+        pod("a-web", "a", "a", 500),
+        game("b-busy", "b", GameServerUse::Allocated),
+        game("b-idle", "b", GameServerUse::Idle),
+        game("c-kept", "c", GameServerUse::Reserved),
+        game("d-ending", "d", GameServerUse::Ending),
+        pod("e-full", "e", "b", 2500),
+    ];
+    let mut cluster = cluster(nodes, pods);
+    // The budget that Agones installs allows no disruption. It is about evictions.
+    let selector = LabelSelector::of_labels([("app", "game")]);
+    cluster.budgets = vec![Budget {
+        namespace: "default".into(),
+        name: "agones-gameserver-safe-to-evict-false".into(),
+        selector,
+        ..Budget::default()
+    }];
+    let (settings, status) = (eager(), Status::default());
+    let plan = plan(&cluster, &settings, &status);
+    assert_eq!(names(&plan), ["a"]);
+    let name = |pod: &usize| &*cluster.pods[*pod].name;
+    assert_eq!(plan.delete[0].replaced.iter().map(name).collect::<Vec<_>>(), ["a-idle"]);
+    assert_eq!(plan.delete[0].moves.len(), 2);
+    let blocked = |node: &str| {
+        let (_, keep) = plan.unremovable.iter().find(|(name, _)| **name == *node).unwrap();
+        keep.to_string()
+    };
+    let text = "default/b-busy blocks the removal: its game server is Allocated";
+    assert_eq!(blocked("b"), text);
+    assert_eq!(blocked("c"), "default/c-kept blocks the removal: its game server is Reserved");
+    assert_eq!(code(&plan, "d"), "BlockedByOnCompletionPod");
+    let removing = Status { removing: ["a".into()].into(), ..Status::default() };
+    let refused = Evaluation::new(&cluster, &settings, now()).validate_removal(&removing, "a");
+    let text = "default/a-idle blocks the removal: its game server has not been replaced yet";
+    assert_eq!(refused.unwrap_err().to_string(), text, "it is never evicted");
+}
+
 #[test]
 fn additions_in_the_same_evaluation_hold_removals() {
     let nodes = vec![node("n", Some("g"), "z"), node("o", Some("g"), "z")];
@@ -446,6 +500,12 @@ fn random_pod(at: usize, random: &RandomPod, nodes: usize) -> Pod {
             }]
             .into();
         }
+        6 => {
+            // No budget covers it.
+            spec.labels = [("app", "game")].into_iter().collect();
+            made.game_server = Some(GameServerUse::Idle);
+        }
+        7 => made.game_server = Some(GameServerUse::Allocated),
         _ => {}
     }
     made.spec = Arc::new(spec);
@@ -529,6 +589,21 @@ proptest! {
         prop_assert!(after.nodes.len() as i64 * 4 >= least, "too few cores are left");
         for budget in &after.budgets {
             prop_assert!(budget.disruptions_allowed >= 0, "{} is broken", budget.name);
+        }
+    }
+
+    #[test]
+    fn no_node_of_an_allocated_game_server_is_removed((cluster, settings) in random_world()) {
+        let plan = plan(&cluster, &settings, &Status::default());
+        let is_busy = |pod: &&Pod| pod.game_server == Some(GameServerUse::Allocated);
+        for pod in cluster.pods.iter().filter(is_busy) {
+            let Scheduling::On(node) = &pod.scheduling else { continue };
+            prop_assert!(!names(&plan).contains(&&**node), "{} is on {node}", pod.name);
+        }
+        for removal in &plan.delete {
+            let moved = removal.moves.iter().map(|(pod, _)| *pod);
+            let idle = moved.filter(|pod| cluster.pods[*pod].game_server.is_some());
+            prop_assert_eq!(idle.collect::<Vec<_>>(), removal.replaced.clone());
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use cluster::{CachedKind, Caches, DecisionSettings, LeaderElection};
-use connect::providers;
+use connect::providers::{self, SharedProviders};
 use control::Settings;
 use kube::{Client, Config};
 use process::{Clock, Random, Supervisor};
@@ -214,6 +214,7 @@ impl Servers {
             random: settings.random.clone(),
             supervisor: self.supervisor.clone(),
             resolves_services: settings.resolves_services,
+            providers: SharedProviders::default(),
         };
         let shared = stateful_providers(&context)?;
         settings.node_providers.0.extend(shared.clone());

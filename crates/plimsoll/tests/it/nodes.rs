@@ -2,6 +2,12 @@
 
 use std::fs;
 
+use api::agones::{Fleet, GameServer};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use crate::laptop::{Laptop, until};
 use crate::plimsoll;
 use crate::vectors::check;
 
@@ -80,4 +86,47 @@ fn a_pod_is_placed_with_its_volume_regardless_of_the_order_of_the_files() {
         let stderr = String::from_utf8(done.stderr).unwrap();
         assert_eq!(printed, "NodeAutoscaler nodes\n  grow b from 0 to 1 for 1 pod\n", "{stderr}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_come_and_go_with_the_fleet_of_the_example() {
+    let laptop = Laptop::start("nodes-live.yaml");
+    let client = laptop.client().await;
+    let (nodes, fleets) =
+        (Api::<Node>::all(client.clone()), Api::<Fleet>::default_namespaced(client.clone()));
+    let count = async || {
+        let of_groups = ListParams::default().labels("pool=battle");
+        nodes.list(&of_groups).await.unwrap().items.len()
+    };
+    let ready = async || {
+        let status = fleets.get("battle").await.unwrap().status.unwrap_or_default();
+        (status.ready_replicas, status.replicas)
+    };
+    until("the fleet is ready on a node", async || ready().await == (3, 3)).await;
+    let before = count().await;
+    assert!(before > 0, "the fleet has a node");
+    until("players need another node", async || {
+        let mut allocate = plimsoll();
+        allocate.args(["allocate", "battle", "--count", "3"]);
+        drop(laptop.connect(allocate).output().unwrap());
+        count().await > before
+    })
+    .await;
+    let servers: Api<GameServer> = Api::default_namespaced(client);
+    let end = Patch::Merge(json!({"status": {"state": "Shutdown"}}));
+    until("all games are over", async || {
+        let all = servers.list(&ListParams::default()).await.unwrap().items;
+        let is_played =
+            |s: &&GameServer| s.status.as_ref().is_some_and(|status| status.state == "Allocated");
+        let mut is_over = true;
+        for server in all.iter().filter(is_played) {
+            is_over = false;
+            let name = server.metadata.name.as_deref().unwrap();
+            drop(servers.patch(name, &PatchParams::default(), &end).await);
+        }
+        is_over
+    })
+    .await;
+    until("the fleet is small again", async || ready().await == (3, 3)).await;
+    until("its nodes are gone", async || count().await <= before).await;
 }

@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing, also in its helpers")]
 
+mod day;
 mod game;

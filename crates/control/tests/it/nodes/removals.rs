@@ -52,6 +52,7 @@ pub(super) fn machines(world: &World) -> Arc<dyn NodeGroupProvider> {
         random: world.cluster.settings().random,
         supervisor: Supervisor::new(),
         resolves_services: false,
+        providers: connect::providers::SharedProviders::default(),
     };
     connect::providers::open(&context, world.provider, &Value::Null).unwrap()
 }

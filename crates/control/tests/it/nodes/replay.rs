@@ -7,7 +7,7 @@ use cluster::decisions::cut;
 use decide::nodes::Evaluation;
 use plimsoll_control::nodes::describe::describe;
 use plimsoll_control::nodes::observe::observe;
-use plimsoll_control::{Lister, ObjectName, Unreadable};
+use plimsoll_control::{Lister, ObjectName, Sidecar, Unreadable};
 
 use super::*;
 
@@ -27,8 +27,8 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Lister<K> for Inputs {
 pub(super) fn replayed(decision: &Decision) -> Value {
     let inputs = Inputs(decision.spec.inputs.clone());
     let autoscaler: NodeAutoscaler = inputs.list(None).next().unwrap().unwrap();
-    let observed = observe(&autoscaler, &inputs).unwrap();
     let now = decision.spec.at.0;
+    let observed = observe(&autoscaler, &inputs, &Sidecar::default(), now).unwrap();
     let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
     let added = evaluation.scale_up_answered(&observed.answers);
     let removed = evaluation.scale_down(&observed.status, &added);

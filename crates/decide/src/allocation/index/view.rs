@@ -62,8 +62,8 @@ pub(super) struct View {
 
 #[derive(Debug)]
 enum Order {
-    /// Randomly.
-    Random(Sorted),
+    /// Randomly, but those on nodes that are being emptied last.
+    Random { staying: Sorted, evacuating: Sorted },
     /// By node and then by priority, or by priority alone: then all servers are in one bucket.
     Ranked { nodes: Vec<Node>, heads: BTreeSet<Head> },
 }
@@ -79,6 +79,7 @@ struct Node {
 /// The sort key of a server within its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
+    is_evacuating: bool,
     ranks: Box<[Rank]>,
     name: Arc<str>,
     slot: usize,
@@ -87,6 +88,7 @@ struct Entry {
 /// The first server of a node, with the node's load.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
+    is_evacuating: bool,
     node_rank: NodeRank,
     first: Entry,
 }
@@ -94,7 +96,7 @@ struct Head {
 impl View {
     pub(super) fn new(shape: &Shape<'_>) -> Self {
         let order = if is_random(shape.scheduling, shape.priorities) {
-            Order::Random(Sorted::default())
+            Order::Random { staying: Sorted::default(), evacuating: Sorted::default() }
         } else {
             Order::Ranked { nodes: Vec::new(), heads: BTreeSet::new() }
         };
@@ -126,7 +128,10 @@ impl View {
     /// Returns the server to try first.
     pub(super) fn first(&self, seed: u64) -> Option<usize> {
         match &self.order {
-            Order::Random(sorted) => sorted.get(SeededRandom::new(seed).below(sorted.len())?),
+            Order::Random { staying, evacuating } => {
+                let sorted = if staying.len() > 0 { staying } else { evacuating };
+                sorted.get(SeededRandom::new(seed).below(sorted.len())?)
+            }
             Order::Ranked { heads, .. } => heads.first().map(|head| head.first.slot),
         }
     }
@@ -136,7 +141,10 @@ impl View {
         let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
-            Order::Random(sorted) => sorted.insert(&entry.name, place.slot),
+            Order::Random { staying, evacuating } => {
+                let sorted = if entry.is_evacuating { evacuating } else { staying };
+                sorted.insert(&entry.name, place.slot);
+            }
             Order::Ranked { nodes, .. } => {
                 if nodes.len() <= node {
                     nodes.resize_with(node + 1, Node::default);
@@ -151,7 +159,10 @@ impl View {
         let entry = self.entry(server, place.slot);
         let node = self.bucket(place.node);
         match &mut self.order {
-            Order::Random(sorted) => sorted.remove(&entry.name, place.slot),
+            Order::Random { staying, evacuating } => {
+                let sorted = if entry.is_evacuating { evacuating } else { staying };
+                sorted.remove(&entry.name, place.slot);
+            }
             Order::Ranked { nodes, .. } => {
                 if let Some(node) = nodes.get_mut(node) {
                     node.servers.remove(&entry);
@@ -180,7 +191,8 @@ impl View {
             && let Some(first) = node.servers.first()
         {
             let node_rank = node_rank(load.filter(|_| packed));
-            let head = Head { node_rank, first: first.clone() };
+            let is_evacuating = first.is_evacuating;
+            let head = Head { is_evacuating, node_rank, first: first.clone() };
             node.head = Some(head.clone());
             heads.insert(head);
         }
@@ -192,6 +204,7 @@ impl View {
 
     fn entry(&self, server: &GameServer, slot: usize) -> Entry {
         let ranks = self.priorities.iter().map(|p| p.rank(server)).collect();
-        Entry { ranks, name: Arc::clone(&server.name), slot }
+        let (is_evacuating, name) = (server.is_evacuating, Arc::clone(&server.name));
+        Entry { is_evacuating, ranks, name, slot }
     }
 }

@@ -114,7 +114,10 @@ impl<'a> ScaleDownContext<'a> {
     fn has_movable_pods(&self, snapshot: &Snapshot<'_>, node: NodeId) -> bool {
         let drain_outcome = |pod: &PodId| self.drain_outcome(*pod, snapshot.classes.of_pod(*pod));
         snapshot.pods_on(node).iter().map(drain_outcome).any(|drain_outcome| match drain_outcome {
-            DrainOutcome::Moved | DrainOutcome::MovedWithinBudget | DrainOutcome::Blocks(_) => true,
+            DrainOutcome::Moved
+            | DrainOutcome::MovedWithinBudget
+            | DrainOutcome::Replaced
+            | DrainOutcome::Blocks(_) => true,
             DrainOutcome::Ignored | DrainOutcome::Daemon | DrainOutcome::AwaitedToEnd => false,
         })
     }
@@ -171,8 +174,11 @@ impl<'a> ScaleDownContext<'a> {
         &self.pods[pod]
     }
 
-    /// Returns the budgets that cover a pod of a class.
+    /// Returns the budgets that cover a pod of a class. A game server is replaced and not evicted, so that none covers it.
     pub(super) fn covering(&self, pod: PodId, class: ClassId) -> &[BudgetId] {
+        if self.pods[pod].game_server.is_some() {
+            return &[];
+        }
         self.covering[class].get_or_init(|| self.budgets.covering(&self.pods[pod].spec))
     }
 

@@ -164,9 +164,10 @@ impl Simulation<'_, '_> {
             match self.drain_outcome(snapshot, *pod) {
                 DrainOutcome::Ignored | DrainOutcome::Daemon => {}
                 DrainOutcome::AwaitedToEnd => has_waiting_pods = true,
-                DrainOutcome::Moved | DrainOutcome::MovedWithinBudget | DrainOutcome::Blocks(_) => {
-                    has_pods = true
-                }
+                DrainOutcome::Moved
+                | DrainOutcome::MovedWithinBudget
+                | DrainOutcome::Replaced
+                | DrainOutcome::Blocks(_) => has_pods = true,
             }
         }
         let is_new =
@@ -214,7 +215,9 @@ impl Simulation<'_, '_> {
             match self.drain_outcome(snapshot, *pod) {
                 DrainOutcome::Ignored | DrainOutcome::Daemon => {}
                 DrainOutcome::AwaitedToEnd => waits_for = waits_for.or(Some(*pod)),
-                DrainOutcome::Moved | DrainOutcome::MovedWithinBudget => moved.push(*pod),
+                DrainOutcome::Moved | DrainOutcome::MovedWithinBudget | DrainOutcome::Replaced => {
+                    moved.push(*pod);
+                }
                 DrainOutcome::Blocks(why) => {
                     let name = self.context.pod(*pod).full_name();
                     if blocks.as_ref().is_none_or(|(first, _)| name < *first) {

@@ -6,7 +6,7 @@ use super::context::ScaleDownContext;
 use super::simulate::{self, takes_pods};
 use super::unremovable::UnremovableReason;
 use super::{ScaleDownInput, Status};
-use crate::nodes::drain::DrainOutcome;
+use crate::nodes::drain::{Blocking, DrainOutcome};
 use crate::nodes::{Evaluation, NodeId, Pod, PodId, Scheduling};
 
 /// The pods of a node that is about to be removed.
@@ -50,10 +50,12 @@ impl Evaluation<'_> {
         let there: Vec<NodeId> = there.filter(|other| takes_pods(&context, *other)).collect();
         snapshot.prefer(&there);
         let evict = simulate::drain(&context, snapshot, id)?;
-        let is_daemon = |pod: &PodId| {
-            let class = snapshot.classes.of_pod(*pod);
-            context.drain_outcome(*pod, class) == DrainOutcome::Daemon
-        };
+        let outcome = |pod: PodId| context.drain_outcome(pod, snapshot.classes.of_pod(pod));
+        if let Some(idle) = evict.iter().find(|pod| outcome(**pod) == DrainOutcome::Replaced) {
+            let name = context.pod(*idle).full_name().into();
+            return Err(UnremovableReason::BlockedByPod(name, Blocking::GameServerIdle));
+        }
+        let is_daemon = |pod: &PodId| outcome(*pod) == DrainOutcome::Daemon;
         let is_on_it =
             |pod: &Pod| matches!(&pod.scheduling, Scheduling::On(place) if &**place == node);
         let on_it = snapshot.cluster.pods.iter().enumerate();

@@ -67,6 +67,7 @@ pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)>
         autoscaler: setup.autoscaler.clone(),
         connections: BTreeMap::from([(provider.to_owned(), connection)]),
         groups: groups.collect(),
+        expander: None,
         priority_map: has_priorities.then(|| PRIORITY_MAP.to_owned()),
     };
     Ok((values, credentials))

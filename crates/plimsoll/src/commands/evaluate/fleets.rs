@@ -10,6 +10,7 @@ use std::sync::Arc;
 use api::agones;
 use control::{Description, Lister, OCCUPANCY_ANNOTATION, Unreadable, read_occupancy};
 use decide::gameserver::{GameServer, Occupancy};
+use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::world::{Object, World};
@@ -29,7 +30,12 @@ impl Servers {
         let mut nodes = Occupancy::from_servers(&all);
         let names: BTreeSet<&str> = world.of("Node").map(|node| node.name.as_str()).collect();
         nodes.keep(|node| names.contains(node));
-        world.of("Node").for_each(|node| add_others(&mut nodes, node));
+        for node in world.of("Node") {
+            add_others(&mut nodes, node);
+            let taints = node.value()["spec"]["taints"].clone();
+            let taints: Vec<Taint> = serde_json::from_value(taints).unwrap_or_default();
+            nodes.set_unneeded(&node.name, cluster::unneeded_since(&taints));
+        }
         Ok(Self { all, nodes: Arc::new(nodes) })
     }
 

@@ -3,7 +3,7 @@
 use api::plimsoll::NodeAutoscaler;
 use control::nodes::describe::describe;
 use control::nodes::observe::observe;
-use control::{Description, Unreadable};
+use control::{Description, Sidecar, Unreadable};
 use decide::nodes::Evaluation;
 
 use super::world::{Object, World};
@@ -11,7 +11,7 @@ use super::world::{Object, World};
 /// Decides about one autoscaler.
 pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Description>, Unreadable> {
     let autoscaler: NodeAutoscaler = object.read()?;
-    let observation = observe(&autoscaler, world)?;
+    let observation = observe(&autoscaler, world, &Sidecar::default(), world.now)?;
     let mut evaluation = Evaluation::new(&observation.cluster, &observation.settings, world.now);
     let added = evaluation.scale_up_answered(&observation.answers);
     let removed = evaluation.scale_down(&observation.status, &added);

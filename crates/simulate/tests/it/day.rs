@@ -1,0 +1,47 @@
+//! Two hours of players on a fleet and its nodes, with and without taking each other into account.
+
+use std::time::Duration;
+
+use plimsoll_simulate::day::{Day, Report, play};
+use plimsoll_simulate::trace::{DayShape, Trace};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The middle of a day would be busier; this is its beginning, with an event after an hour.
+fn two_hours(aware: bool) -> Day {
+    let (length, event) = (120 * MINUTE, 60 * MINUTE);
+    let shape = DayShape { peak: 100.0, mean: 12 * MINUTE, event: Some((event, 20)) };
+    Day {
+        trace: Trace::day(shape, length, 11),
+        length,
+        seed: 5,
+        aware,
+        buffer: 4,
+        scheduled_buffer: Some((event, 24)),
+        node_start: 3 * MINUTE,
+    }
+}
+
+/// Simulates a day on a runtime of its own.
+fn simulate(day: &Day) -> Report {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(play(day)).unwrap()
+}
+
+#[test]
+fn no_session_is_lost_and_scheduled_demand_has_its_nodes_in_time() {
+    let (together, apart) = (simulate(&two_hours(true)), simulate(&two_hours(false)));
+    for report in [&together, &apart] {
+        assert_eq!(report.lost, 0, "{report}");
+        assert!(report.served > 50, "{report}");
+    }
+    assert!(together.waited < apart.waited, "{together}\n{apart}");
+    assert_eq!(apart.moves, 0, "{apart}");
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    let day = two_hours(true);
+    assert_eq!(simulate(&day).to_string(), simulate(&day).to_string());
+}
