@@ -57,7 +57,7 @@ pub trait NodeGroupProvider: Send + Sync {
 }
 
 /// A group of machines of one shape.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// The name of the group at its provider.
     pub id: String,

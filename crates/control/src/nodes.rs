@@ -7,16 +7,23 @@
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
 mod answers;
+mod batch;
 mod buffers;
 mod caches;
 mod calls;
 pub mod describe;
 mod discovery;
+mod eviction;
 mod inputs;
 mod journal;
+mod known_pods;
+mod liveness;
+mod measure;
 mod membership;
 mod memory;
+mod metrics;
 pub mod observe;
+mod options;
 mod plan;
 mod priorities;
 mod providers;
@@ -26,38 +33,44 @@ mod repair;
 mod rival;
 mod scale_down;
 mod scale_up;
+mod settled;
 mod source;
 mod status_map;
 mod taints;
-mod values;
+mod view;
 mod virtual_pods;
 mod wanted;
 mod watch;
 
+pub use liveness::{Activity, LivenessLimits};
+pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::plimsoll::NodeAutoscaler;
-use decide::nodes::{ScaleUpUnderWay, Settings};
+use decide::nodes::ScaleUpUnderWay;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
 use answers::OpenedExpander;
+use batch::Batches;
 use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
+use known_pods::KnownPods;
 use memory::{GroupMemory, Memory};
 use plan::Plan;
 use providers::Providers;
 use removal::RemovalResult;
 use rival::Rival;
+use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
-pub use values::{GroupValue, NodeSettings, NodeSource, NodeValues};
+pub use crate::node_settings::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.
 struct NodeController {
@@ -72,11 +85,15 @@ struct NodeController {
     /// The process that the expander `grpc` asks.
     expander: Option<OpenedExpander>,
     memory: Memory,
+    known_pods: KnownPods,
+    /// The state after the last evaluation, if that has left nothing to do.
+    settled: Option<Settled>,
     /// Whether nothing has been evaluated yet, or nothing since another autoscaler was active.
     is_first: bool,
     /// The nodes whose removal is in progress, and the tasks that remove them.
     removing: BTreeSet<Box<str>>,
     removals: JoinSet<RemovalResult>,
+    batches: Arc<Batches>,
     nodes_of_tasks: HashMap<Id, String>,
     /// Why the last removal failed; `None` after one that succeeded.
     last_failure: Option<String>,
@@ -104,9 +121,12 @@ pub(crate) async fn run(cx: Arc<Context>) {
         additions: Arc::default(),
         expander: None,
         memory: Memory::default(),
+        known_pods: KnownPods::default(),
+        settled: None,
         is_first: true,
         removing: BTreeSet::new(),
         removals: JoinSet::new(),
+        batches: Arc::default(),
         nodes_of_tasks: HashMap::new(),
         last_failure: None,
         status_map: StatusMap::default(),
@@ -131,7 +151,7 @@ impl NodeController {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let node = self.nodes_of_tasks.remove(&id).unwrap_or_default();
         let outcome = Err("the removal panicked".to_owned());
-        let panicked = |_| RemovalResult { node, outcome, is_tainted: true };
+        let panicked = |_| RemovalResult { node, is_drain: false, outcome, is_tainted: true };
         self.removal_ended(ended.map_or_else(panicked, |(_, result)| result));
     }
 
@@ -140,24 +160,48 @@ impl NodeController {
         while let Some(ended) = self.removals.try_join_next_with_id() {
             self.task_ended(ended);
         }
-        let latest = Instant::now() + self.cx.settings.nodes.longest_pause;
-        let Some(autoscaler) = self.autoscaler() else { return latest };
+        let (began_at, pause) = (Instant::now(), self.cx.settings.nodes.longest_pause);
+        let metrics = self.cx.settings.node_metrics.clone();
+        metrics.began(self.cx.clock.now());
+        let Some(autoscaler) = self.autoscaler() else {
+            metrics.succeeded(self.cx.clock.now());
+            return began_at + pause;
+        };
         let autoscaler = &autoscaler.0;
         if let Some(holder) = self.rival().await {
+            metrics.succeeded(self.cx.clock.now());
             self.hold(autoscaler, &holder).await;
             return Instant::now() + rival::RECHECK;
         }
         self.memory.rival = None;
+        let next = self.evaluate_cluster(autoscaler, began_at + pause).await;
+        metrics.took("main", began_at.elapsed());
+        next
+    }
+
+    /// Evaluates the cluster for an autoscaler; returns when to do it again, at the latest.
+    async fn evaluate_cluster(&mut self, autoscaler: &NodeAutoscaler, latest: Instant) -> Instant {
+        let metrics = self.cx.settings.node_metrics.clone();
+        let (began_at, has_changed) = (Instant::now(), self.trigger.take());
         let mut states = self.read_providers(autoscaler).await;
         self.discover(&states).await;
+        metrics.took("cloudProviderRefresh", began_at.elapsed());
+        let settled = self.settled.as_ref().filter(|_| !has_changed && !self.is_first);
+        if let Some(until) = settled.and_then(|settled| settled.until(&states.groups)) {
+            metrics.count("plimsoll_nodes_evaluations_skipped", Vec::new(), 1);
+            metrics.succeeded(self.cx.clock.now());
+            return until.min(latest);
+        }
+        self.settled = None;
+        metrics.count("plimsoll_nodes_evaluations", Vec::new(), 1);
         if self.is_first {
             self.resume(autoscaler);
         }
         self.adopt(&states.groups);
-        self.untaint_abandoned().await;
+        self.untaint_abandoned(autoscaler).await;
         let buffers = self.read_buffers();
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
-        let mut observed = match snapshot.observe(autoscaler) {
+        let mut observed = match snapshot.observe(autoscaler, &mut self.known_pods) {
             Ok(observed) => observed,
             Err(error) => {
                 self.invalid(autoscaler, &sentence(&error.problems)).await;
@@ -176,7 +220,7 @@ impl NodeController {
         observed.status.removing.clone_from(&self.removing);
         self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
-        let plan = Plan::new(autoscaler, &observed, now);
+        let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
@@ -188,16 +232,23 @@ impl NodeController {
         let removed = if growth.has_grown() {
             0
         } else {
-            self.remove(&plan.removed, autoscaler, &observed.settings, &groups)
+            self.remove(&plan.removed, autoscaler, &observed, &groups)
         };
         self.remember(&plan, growth.has_grown());
-        self.mark_unneeded(&plan.removed).await;
+        self.mark_unneeded(&plan.removed, autoscaler).await;
         self.record_pod_events(&growth, &observed);
+        self.record_cluster_events(&observed, &plan);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
         self.write_buffers(&buffers, &observed, &plan).await;
-        self.write_status_map(&observed, &plan).await;
-        self.wake_at(&plan, &observed.settings, latest)
+        let view = self.cluster_view(&observed, &plan, now);
+        self.measure(&observed, &plan, &view);
+        self.write_status_map(&view).await;
+        // As long as one provider answers, the others are a matter of their groups.
+        if groups.is_empty() || groups.values().any(Result::is_ok) {
+            metrics.succeeded(self.cx.clock.now());
+        }
+        self.settle(&plan, &observed, groups, latest)
     }
 
     /// Restores the state that an earlier controller wrote to the status of the objects.
@@ -236,13 +287,5 @@ impl NodeController {
             // The cluster has changed; removals are planned in view of the new nodes.
             self.trigger.fire();
         }
-    }
-
-    fn wake_at(&self, plan: &Plan, settings: &Settings, latest: Instant) -> Instant {
-        let deadline = self.next_deadline(settings);
-        let next = plan.removed.wake_at.into_iter().chain(deadline).min();
-        // A wait is over strictly after its end.
-        let next = next.map(|at| self.cx.clock.timer(at) + Duration::from_millis(1));
-        next.map_or(latest, |next| next.min(latest))
     }
 }

@@ -11,7 +11,8 @@ use connect::providers::NodeGroupProvider;
 use process::{Clock, Random, Supervisor};
 
 use crate::gates::FeatureGates;
-use crate::nodes::NodeSettings;
+use crate::node_settings::NodeSettings;
+use crate::nodes::NodeMetrics;
 
 /// How the controllers are set up.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Settings {
     pub cluster_autoscaler_namespace: String,
     /// Providers of node groups in place of the built-in ones with the same names, for simulations and tests.
     pub node_providers: NodeProviders,
+    /// The numbers of the node controller in this process.
+    pub node_metrics: NodeMetrics,
     /// Where time comes from.
     pub clock: Clock,
     /// Where random numbers come from.
@@ -100,6 +103,7 @@ impl Default for Settings {
             nodes: NodeSettings::default(),
             cluster_autoscaler_namespace: "kube-system".to_owned(),
             node_providers: NodeProviders::default(),
+            node_metrics: NodeMetrics::default(),
             clock: Clock::system(),
             random: Random::system(),
         }

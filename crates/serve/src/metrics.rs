@@ -4,6 +4,7 @@
 
 mod allocation;
 mod gauges;
+mod nodes;
 mod policies;
 mod servers;
 
@@ -14,11 +15,13 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
 use cluster::{CachedKind, Caches, DecisionCounts, Subscription};
+use control::nodes::NodeMetrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 pub use allocation::{AllocationMetrics, AllocationSample};
 use gauges::{DecisionReasons, Gauges, RecordedDecisions, UnreadableObjects};
+use nodes::NodeNumbersCollector;
 use policies::PolicyGauges;
 use servers::ServerMetrics;
 
@@ -41,8 +44,8 @@ pub struct Metrics {
 
 impl Metrics {
     /// Subscribes to the caches, which have to follow [`REQUIRED_KINDS`], and records their changes. `decisions` are the counters of the
-    /// decision recorder in this process.
-    pub fn new(caches: &Arc<Caches>, decisions: DecisionCounts) -> Arc<Self> {
+    /// decision recorder in this process, and `nodes` the numbers of its node controller.
+    pub fn new(caches: &Arc<Caches>, decisions: DecisionCounts, nodes: NodeMetrics) -> Arc<Self> {
         let mut registry = Registry::default();
         let agones = registry.sub_registry_with_prefix("agones");
         let allocation = AllocationMetrics::register(agones);
@@ -54,6 +57,7 @@ impl Metrics {
         ours.register_collector(Box::new(UnreadableObjects(Arc::clone(caches))));
         ours.register_collector(Box::new(RecordedDecisions(decisions)));
         ours.register_collector(Box::new(PolicyGauges(Arc::clone(caches))));
+        registry.register_collector(Box::new(NodeNumbersCollector(nodes)));
         let counting = Arc::clone(&servers);
         let subscription = caches.servers.subscribe(move |old, new| {
             counting.record_change(old.map(Arc::as_ref), new.map(Arc::as_ref));
@@ -85,13 +89,30 @@ impl Metrics {
     /// Returns the routes that Prometheus scrapes.
     pub fn router(self: &Arc<Self>) -> Router {
         let metrics = Arc::clone(self);
-        let scrape = move || {
-            let text = metrics.text();
-            async move {
-                let failed = (StatusCode::INTERNAL_SERVER_ERROR, "could not encode the metrics");
-                text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text)).map_err(|_| failed)
-            }
-        };
-        Router::new().route("/metrics", get(scrape))
+        scraped(move || metrics.text())
     }
+}
+
+/// Returns the routes that Prometheus scrapes where nothing but the node controller runs.
+pub fn node_router(nodes: NodeMetrics) -> Router {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(NodeNumbersCollector(nodes)));
+    let registry = Arc::new(registry);
+    scraped(move || {
+        let mut text = String::new();
+        encode(&mut text, &registry).map(|()| text)
+    })
+}
+
+fn scraped(
+    text: impl Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
+) -> Router {
+    let scrape = move || {
+        let text = text();
+        async move {
+            let failed = (StatusCode::INTERNAL_SERVER_ERROR, "could not encode the metrics");
+            text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text)).map_err(|_| failed)
+        }
+    };
+    Router::new().route("/metrics", get(scrape))
 }

@@ -6,6 +6,7 @@ mod providers;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_core::CustomResourceExt;
@@ -226,6 +227,37 @@ pub struct ScaleDown {
     pub system_pod_grace: Span,
     /// The maximum time that a pod may take to terminate.
     pub max_graceful_termination: Span,
+    /// The steps in which the pods of a node are evicted, by their priority: the pods of a step have to be gone before the next step
+    /// begins. Unless set, all are evicted at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drain_priorities: Vec<DrainPriority>,
+    /// How long an eviction that is refused, as by a budget, is requested again.
+    pub max_eviction_time: Span,
+    /// Whether a node is cordoned when its removal begins.
+    pub cordon: bool,
+    /// How long the scheduler has to observe the taint of a node before its pods are read for the last time.
+    pub delay_after_taint: Span,
+    /// Whether pods of DaemonSets are evicted from nodes without other pods. The annotation
+    /// `cluster-autoscaler.kubernetes.io/enable-ds-eviction` of a pod takes precedence.
+    pub evict_daemon_sets_of_empty_nodes: bool,
+    /// Whether pods of DaemonSets are evicted from nodes with other pods.
+    pub evict_daemon_sets_of_occupied_nodes: bool,
+    /// How long annotations of a drained node that begin with `delay-deletion.cluster-autoscaler.kubernetes.io/` may hold its deletion.
+    pub max_deletion_delay: Span,
+    /// How long drained nodes of a group are collected, so that its provider deletes them in one call; 0 means not at all.
+    pub batch_interval: Span,
+    /// The maximum number of nodes whose soft taint is changed in one evaluation; 0 means that there are none.
+    pub max_soft_taints: i32,
+}
+
+/// A step of a drain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DrainPriority {
+    /// The lowest priority of its pods. The first step also has the pods of lower priorities.
+    pub priority: i32,
+    /// The maximum time that its pods may take to terminate.
+    pub grace: Span,
 }
 
 impl Default for ScaleDown {
@@ -250,6 +282,15 @@ impl Default for ScaleDown {
             min_replica_count: 0,
             system_pod_grace: Span::minutes(60),
             max_graceful_termination: Span::minutes(10),
+            drain_priorities: Vec::new(),
+            max_eviction_time: Span::minutes(2),
+            cordon: true,
+            delay_after_taint: Span(SignedDuration::from_secs(5)),
+            evict_daemon_sets_of_empty_nodes: false,
+            evict_daemon_sets_of_occupied_nodes: true,
+            max_deletion_delay: Span::minutes(2),
+            batch_interval: Span::minutes(0),
+            max_soft_taints: 10,
         }
     }
 }

@@ -16,6 +16,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use serde_json::Value;
 
+use super::known_pods::KnownPods;
 use super::membership::Membership;
 use super::observe::{self, Observation};
 use super::watch::{self, Trigger};
@@ -169,8 +170,12 @@ snapshot! {
 
 impl Snapshot {
     /// Observes the cluster. A node is in the group that its provider reports, as if its label named it.
-    pub(super) fn observe(&self, autoscaler: &NodeAutoscaler) -> Result<Observation, Unreadable> {
-        let mut observed = observe::observe(autoscaler, self)?;
+    pub(super) fn observe(
+        &self,
+        autoscaler: &NodeAutoscaler,
+        known: &mut KnownPods,
+    ) -> Result<Observation, Unreadable> {
+        let mut observed = observe::observe_known(autoscaler, self, known)?;
         let nodes = &mut observed.cluster.nodes;
         for node in nodes.iter_mut().filter(|_| !self.relabelled.is_empty()) {
             let Some(group) = self.relabelled.get(&*node.name) else { continue };

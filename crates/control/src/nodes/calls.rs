@@ -72,6 +72,11 @@ impl Calls {
         self.in_flight.get(group).copied()
     }
 
+    /// Returns whether there are no calls in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
     /// Waits until a call ends, but not longer than the deadline; `None`: none has ended.
     pub(super) async fn next_until(&mut self, deadline: Instant) -> Option<EndedCall> {
         tokio::time::timeout_at(deadline, self.next()).await.ok().flatten()

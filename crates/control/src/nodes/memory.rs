@@ -28,6 +28,9 @@ pub(super) struct Memory {
     pub(super) rival: Option<String>,
     /// What is wrong with the ConfigMap of priorities, as it was reported: the reason and the text.
     pub(super) priorities: Option<(&'static str, String)>,
+    /// Whether the last evaluation found the cluster unhealthy, and whether pods waited though it had all nodes that it may have.
+    pub(super) was_unhealthy: bool,
+    pub(super) was_full: bool,
     /// The nodes whose taints a removal left behind.
     pub(super) tainted: BTreeSet<Box<str>>,
 }

@@ -4,12 +4,10 @@
 //! it is known what a decision needs of it.
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::sync::Arc;
 
-use api::nodes::{ClusterObjects, Volumes};
+use api::nodes::ClusterObjects;
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use decide::nodes::{Answer, Cluster, Pod, PodSpec, Settings, Status};
+use decide::nodes::{Answer, Cluster, Settings, Status};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -18,6 +16,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 
+use super::known_pods::KnownPods;
 use crate::lister::{Lister, Unreadable};
 
 /// Everything that a decision about nodes depends on.
@@ -74,18 +73,27 @@ pub fn observe(
     autoscaler: &NodeAutoscaler,
     world: &impl NodeListers,
 ) -> Result<Observation, Unreadable> {
+    observe_known(autoscaler, world, &mut KnownPods::default())
+}
+
+/// Observes the cluster of an autoscaler. Of the pods only those are read that are not `known`.
+pub(super) fn observe_known(
+    autoscaler: &NodeAutoscaler,
+    world: &impl NodeListers,
+    known: &mut KnownPods,
+) -> Result<Observation, Unreadable> {
     let settings = api::nodes::settings(&autoscaler.spec);
     let resting = super::inputs::resting(autoscaler);
     Ok(Observation {
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
         status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
-        cluster: cluster(world)?,
+        cluster: cluster(world, known)?,
         answers: super::inputs::answers(autoscaler),
     })
 }
 
 /// Reads the nodes, the pods and what else matters to them.
-fn cluster<W: NodeListers>(world: &W) -> Result<Cluster, Unreadable> {
+fn cluster<W: NodeListers>(world: &W, known: &mut KnownPods) -> Result<Cluster, Unreadable> {
     let nodes = all::<Node, W>(world)?;
     let groups = all::<NodeGroup, W>(world)?;
     let namespaces = all::<Namespace, W>(world)?;
@@ -114,7 +122,7 @@ fn cluster<W: NodeListers>(world: &W) -> Result<Cluster, Unreadable> {
         classes: borrowed(&classes),
         csi_nodes: borrowed(&csi_nodes),
     };
-    let pods = pods(world, &objects.storage())?;
+    let pods = known.read(world, &objects.storage())?;
     Ok(Cluster { pods, ..objects.cluster() })
 }
 
@@ -124,20 +132,4 @@ fn all<K, W: Lister<K>>(world: &W) -> Result<Vec<W::Item>, Unreadable> {
 
 fn borrowed<K, I: Borrow<K>>(items: &[I]) -> Vec<&K> {
     items.iter().map(Borrow::borrow).collect()
-}
-
-/// Reads the pods one at a time, and returns them in the order of their names. Those that ask for the same share it.
-fn pods(world: &impl Lister<core::Pod>, storage: &Volumes<'_>) -> Result<Vec<Pod>, Unreadable> {
-    let mut specs: HashSet<Arc<PodSpec>> = HashSet::new();
-    let mut pods = Vec::new();
-    for object in world.list(None) {
-        let mut pod = api::nodes::pod(object?.borrow(), storage);
-        match specs.get(&pod.spec) {
-            Some(same) => pod.spec = Arc::clone(same),
-            None => drop(specs.insert(Arc::clone(&pod.spec))),
-        }
-        pods.push(pod);
-    }
-    pods.sort_by(|a, b| (&a.spec.namespace, &a.name).cmp(&(&b.spec.namespace, &b.name)));
-    Ok(pods)
 }

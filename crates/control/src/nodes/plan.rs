@@ -4,8 +4,10 @@ use api::plimsoll::NodeAutoscaler;
 use decide::nodes::{Evaluation, GroupState, ScaleDown, ScaleUp};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::describe::describe;
+use super::metrics::NodeMetrics;
 use super::observe::Observation;
 use crate::description::ObjectName;
 
@@ -22,10 +24,23 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Evaluates what was observed.
-    pub(super) fn new(autoscaler: &NodeAutoscaler, observed: &Observation, now: Timestamp) -> Self {
+    pub(super) fn new(
+        autoscaler: &NodeAutoscaler,
+        observed: &Observation,
+        now: Timestamp,
+        metrics: &NodeMetrics,
+    ) -> Self {
+        let mut began_at = Instant::now();
+        let mut took = |function| {
+            metrics.took(function, began_at.elapsed());
+            began_at = Instant::now();
+        };
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
+        took("updateClusterState");
         let added = evaluation.scale_up_answered(&observed.answers);
+        took("scaleUp");
         let removed = evaluation.scale_down(&observed.status, &added);
+        took("findUnneeded");
         let subject = ObjectName::new(autoscaler);
         let description = describe(&subject, &added, &removed, &evaluation).json;
         let groups = evaluation.group_states.clone();

@@ -46,18 +46,44 @@ impl Note {
 }
 
 impl NodeController {
-    /// Records an event about a group, and logs a warning.
+    /// Records an event about a group, and logs a warning. Where groups are values, the event is about the status ConfigMap, as with
+    /// Cluster Autoscaler.
     pub(super) fn about_group(&self, name: &str, note: Note) {
-        let Note { kind, reason, text } = note;
-        if kind == EventType::Warning {
-            tracing::warn!(group = name, reason, "{text}");
+        if note.kind == EventType::Warning {
+            tracing::warn!(group = name, reason = note.reason, "{}", note.text);
         }
         if self.values().is_some() {
-            let map = self.status_map.object(&self.cx.settings);
-            self.cx.events.record(&map, SOURCE, kind, reason, text);
+            self.about_cluster(note);
         } else if let Some(group) = self.additions.group(name) {
+            let Note { kind, reason, text } = note;
             self.cx.events.record(&group.0, SOURCE, kind, reason, text);
         }
+    }
+
+    /// Records an event about the cluster, which is one about the status ConfigMap.
+    pub(super) fn about_cluster(&self, note: Note) {
+        let Note { kind, reason, text } = note;
+        let map = self.status_map.object(&self.cx.settings);
+        self.cx.events.record(&map, SOURCE, kind, reason, text);
+    }
+
+    /// Records an event when the cluster becomes unhealthy, and when pods wait though the cluster has all the nodes it may have.
+    pub(super) fn record_cluster_events(&mut self, observed: &Observation, plan: &Plan) {
+        let is_unhealthy = !plan.is_healthy;
+        if is_unhealthy && !self.memory.was_unhealthy {
+            let text = "Cluster is unhealthy".to_owned();
+            self.about_cluster(Note::warning("ClusterUnhealthy", text));
+        }
+        self.memory.was_unhealthy = is_unhealthy;
+        let most = observed.settings.limits.nodes as usize;
+        let is_full = most > 0
+            && observed.cluster.nodes.len() >= most
+            && !plan.added.unschedulable.is_empty();
+        if is_full && !self.memory.was_full {
+            let text = format!("Max total nodes in cluster reached: {most}");
+            self.about_cluster(Note::warning("MaxNodesTotalReached", text));
+        }
+        self.memory.was_full = is_full;
     }
 
     /// Records for each pod which groups grew for it, or why none did.
@@ -111,6 +137,7 @@ impl NodeController {
 
     /// Records that the autoscaler cannot be read.
     pub(super) async fn invalid(&mut self, autoscaler: &NodeAutoscaler, problem: &str) {
+        self.cx.settings.node_metrics.count_error("configurationError");
         if self.memory.invalid.as_deref() != Some(problem) {
             self.memory.invalid = Some(problem.to_owned());
             self.refuse(autoscaler, "InvalidSpec", problem);
@@ -257,6 +284,7 @@ impl NodeController {
         let patch = Patch::Merge(json!({"status": change}));
         if let Err(error) = api.patch_status(name, &PatchParams::default(), &patch).await {
             let error = api_message(&error);
+            self.cx.settings.node_metrics.count_error("apiCallError");
             tracing::warn!(name, error, "could not write a status; will retry");
         }
     }

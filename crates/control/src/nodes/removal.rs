@@ -1,6 +1,7 @@
-//! Removes one node: taints it, checks it once more, evicts its pods, has the provider delete the machine, and deletes the Node.
+//! Removes one node: taints and cordons it, checks it once more, evicts its pods, has the provider delete the machine, and deletes the
+//! Node.
 //!
-//! Whatever fails, the taint is removed again.
+//! Whatever fails, the taint and the cordon are removed again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,34 +10,26 @@ use std::time::Duration;
 use api::plimsoll::NodeAutoscaler;
 use cluster::error::{api_message, status_code};
 use cluster::{EventType, Key, Undecoded};
-use decide::nodes::{DrainPlan, Evaluation, TO_BE_DELETED_TAINT};
-use futures::future::{join_all, try_join_all};
-use jiff::SignedDuration;
+use decide::nodes::{DrainPlan, Evaluation};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource as _;
-use kube::api::{Api, DeleteParams, EvictParams, ListParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use tokio::time::Instant;
 
+use super::batch::{Batches, WholeGroup};
 use super::caches::{Additions, Snapshot};
+use super::known_pods::KnownPods;
+use super::options::RemovalOptions;
 use super::providers::ProviderGroup;
 use super::record::SOURCE;
 use super::rival::Rival;
 use super::taints::{self, TaintChange};
 use crate::context::Context;
 
-/// How long the scheduler has to observe the taint before the pods of the node are read.
-const DELAY_AFTER_TAINT: Duration = Duration::from_secs(1);
-/// How long an eviction is retried, and how often.
-const MAX_EVICTION_TIME: Duration = Duration::from_secs(120);
-const EVICTION_RETRY: Duration = Duration::from_secs(1);
-/// How much longer than its grace period a pod may take to vanish, and how often that is checked.
-const EXTRA_GRACE: Duration = Duration::from_secs(30);
-const VANISH_POLL: Duration = Duration::from_millis(100);
-/// The grace period of a pod that names none, in seconds.
-const DEFAULT_GRACE: i64 = 30;
-
-/// The taints of a removal.
-pub(super) const TAINTS: &[&str] = &[TO_BE_DELETED_TAINT, decide::nodes::DELETION_CANDIDATE_TAINT];
+/// Annotations with this prefix hold the deletion of a node for a while.
+const DELAY_DELETION: &str = "delay-deletion.cluster-autoscaler.kubernetes.io/";
+/// How often the annotations are looked at.
+const DELAY_POLL: Duration = Duration::from_millis(100);
 
 /// The removal of one node.
 pub(super) struct Removal {
@@ -44,63 +37,70 @@ pub(super) struct Removal {
     pub(super) rival: Arc<Rival>,
     pub(super) additions: Arc<Additions>,
     pub(super) autoscaler: NodeAutoscaler,
+    pub(super) options: RemovalOptions,
     pub(super) group: ProviderGroup,
+    /// The name of the group.
+    pub(super) group_name: String,
+    pub(super) batches: Arc<Batches>,
+    /// The other nodes of a group that is removed as a whole.
+    pub(super) whole: Option<Arc<WholeGroup>>,
     pub(super) node: Node,
+    /// Whether the plan is to move pods.
+    pub(super) is_drain: bool,
+    pub(super) is_ready: bool,
     /// All nodes whose removal is in progress, with this one.
     pub(super) removing: BTreeSet<Box<str>>,
-    pub(super) max_graceful_termination: SignedDuration,
 }
 
 /// How a removal ended.
 pub(super) struct RemovalResult {
     pub(super) node: String,
+    pub(super) is_drain: bool,
     pub(super) outcome: Result<(), String>,
     /// Whether its taints could not be removed after a failure.
     pub(super) is_tainted: bool,
 }
 
 impl Removal {
-    /// Removes the node. After a failure its taints are removed.
+    /// Removes the node. After a failure its taints and its cordon are removed.
     pub(super) async fn run(self) -> RemovalResult {
         let node = self.name().to_owned();
         let outcome = self.steps().await;
         let mut is_tainted = false;
         match &outcome {
             Ok(()) => {
-                tracing::info!(node, group = self.group.state.id, "node removed");
-                self.record(EventType::Normal, "ScaleDown", "node removed by cluster autoscaler");
+                tracing::info!(node, group = self.group_name, "node removed");
+                self.record(EventType::Normal, "ScaleDown", "nodes removed by cluster autoscaler");
+                self.count();
             }
             Err(cause) => {
+                if let Some(whole) = &self.whole {
+                    whole.abort();
+                }
                 tracing::warn!(node, cause, "removal failed; removing the taints");
                 let text = format!("failed to delete the node: {cause}");
                 self.record(EventType::Warning, "ScaleDownFailed", &text);
-                let remove = TaintChange::Remove(TAINTS);
-                if let Err(error) = taints::change(&self.cx.client, &node, remove).await {
+                let abort = TaintChange::Abort { foreign_cordon: self.options.cordon };
+                if let Err(error) = taints::change(&self.cx.client, &node, abort).await {
                     let error = api_message(&error);
                     tracing::warn!(node, error, "could not remove the taints; will retry");
                     is_tainted = true;
                 }
             }
         }
-        RemovalResult { node, outcome, is_tainted }
+        RemovalResult { node, is_drain: self.is_drain, outcome, is_tainted }
     }
 
     async fn steps(&self) -> Result<(), String> {
-        let at = self.cx.clock.now();
-        let taint = TaintChange::Add { key: TO_BE_DELETED_TAINT, effect: "NoSchedule", at };
-        let tainted = taints::change(&self.cx.client, self.name(), taint).await;
+        let begin = TaintChange::Begin { cordon: self.options.cordon, at: self.cx.clock.now() };
+        let tainted = taints::change(&self.cx.client, self.name(), begin).await;
         tainted.map_err(|error| format!("could not taint it: {}", api_message(&error)))?;
-        self.record(EventType::Normal, "ScaleDown", "marked the node as toBeDeleted");
-        tokio::time::sleep(DELAY_AFTER_TAINT).await;
+        let text = "marked the node as toBeDeleted/unschedulable";
+        self.record(EventType::Normal, "ScaleDown", text);
+        tokio::time::sleep(self.options.delay_after_taint).await;
         let (pods, daemons) = self.validated().await?;
-        // Daemons go with the node; evicting them only lets them shut down cleanly.
-        let daemons = join_all(
-            daemons.iter().filter(|_| !pods.is_empty()).map(|pod| self.request_eviction(pod)),
-        );
-        let evicted = try_join_all(pods.iter().map(|pod| self.evict(pod)));
-        let (_, evicted) = tokio::join!(daemons, evicted);
-        evicted?;
-        try_join_all(pods.iter().map(|pod| self.vanished(pod))).await?;
+        self.drain(&pods, &daemons).await?;
+        self.deletion_held().await;
         self.delete().await
     }
 
@@ -121,13 +121,16 @@ impl Removal {
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
         let mut observed = Snapshot::new(caches, &self.additions)
-            .observe(&self.autoscaler)
+            .observe(&self.autoscaler, &mut KnownPods::default())
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
         let plan = evaluation.validate_removal(&observed.status, self.name());
         let DrainPlan { evict, daemons } = plan.map_err(|reason| reason.to_string())?;
+        if !self.is_drain && !evict.is_empty() {
+            return Err("it was empty, and has pods now".to_owned());
+        }
         let find = |ids: Vec<usize>| -> Vec<Pod> {
             let names = ids.iter().map(|id| &observed.cluster.pods[*id]);
             let key = |pod: &decide::nodes::Pod| Key::new(&*pod.spec.namespace, &*pod.name);
@@ -136,76 +139,35 @@ impl Removal {
         Ok((find(evict), find(daemons)))
     }
 
-    /// Evicts a pod, within its budgets, and retries for a while.
-    async fn evict(&self, pod: &Pod) -> Result<(), String> {
-        let deadline = Instant::now() + MAX_EVICTION_TIME;
-        let key = Key::from_meta(&pod.metadata);
-        loop {
-            let error = match self.request_eviction(pod).await {
-                Ok(()) => {
-                    let text = "deleting pod for node scale down".to_owned();
-                    self.cx.events.record(pod, SOURCE, EventType::Normal, "ScaleDown", text);
-                    tracing::info!(pod = %key, node = self.name(), "evicted");
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            if Instant::now() + EVICTION_RETRY > deadline {
-                return Err(format!("could not evict {key}: {}", api_message(&error)));
-            }
-            tokio::time::sleep(EVICTION_RETRY).await;
-        }
-    }
-
-    /// Requests an eviction once. A pod that was deleted or replaced is no error.
-    async fn request_eviction(&self, pod: &Pod) -> Result<(), kube::Error> {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Pod> = Api::namespaced(self.cx.client.clone(), namespace);
-        let delete_options = DeleteParams {
-            grace_period_seconds: u32::try_from(self.grace(pod)).ok(),
-            preconditions: Some(Preconditions {
-                uid: pod.metadata.uid.clone(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
+    /// Waits for as long as annotations of the node hold its deletion, but not for ever.
+    async fn deletion_held(&self) {
+        let deadline = Instant::now() + self.options.max_deletion_delay;
+        let key = Key::new("", self.name());
+        let is_held = || {
+            let node = self.cx.caches.node_scaling.nodes.get(&key)?;
+            let annotations = node.0.metadata.annotations.as_ref()?;
+            annotations.keys().find(|name| name.starts_with(DELAY_DELETION)).cloned()
         };
-        let params = EvictParams { delete_options: Some(delete_options), ..EvictParams::default() };
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        match api.evict(name, &params).await {
-            Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
-            outcome => outcome.map(drop),
-        }
-    }
-
-    /// Returns the grace period of a pod in seconds, bounded by the settings.
-    fn grace(&self, pod: &Pod) -> i64 {
-        let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        own.unwrap_or(DEFAULT_GRACE).clamp(0, self.max_graceful_termination.as_secs().max(0))
-    }
-
-    /// Waits until an evicted pod is gone.
-    async fn vanished(&self, pod: &Pod) -> Result<(), String> {
-        let grace = Duration::from_secs(u64::try_from(self.grace(pod)).unwrap_or(0));
-        let deadline = Instant::now() + grace + EXTRA_GRACE;
-        let key = Key::from_meta(&pod.metadata);
-        let is_there = || {
-            let found = self.cx.caches.node_scaling.pods.get(&key);
-            found.is_some_and(|found| found.0.metadata.uid == pod.metadata.uid)
-        };
-        while is_there() {
-            if Instant::now() > deadline {
-                return Err(format!("{key} did not end in time"));
+        while let Some(annotation) = is_held() {
+            if Instant::now() >= deadline {
+                tracing::warn!(node = self.name(), annotation, "deletion was held for too long");
+                return;
             }
-            tokio::time::sleep(VANISH_POLL).await;
+            tokio::time::sleep(DELAY_POLL).await;
         }
-        Ok(())
     }
 
     /// Deletes the machine through the provider, and the Node.
     async fn delete(&self) -> Result<(), String> {
         let id = self.node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
         let id = id.ok_or_else(|| "it has no providerID".to_owned())?;
-        self.group.delete_nodes(&[id]).await?;
+        match &self.whole {
+            Some(whole) => whole.delete(&self.group, id).await?,
+            None => {
+                let interval = self.options.batch_interval;
+                self.batches.delete(&self.group_name, &self.group, id, interval).await?;
+            }
+        }
         let api: Api<Node> = Api::all(self.cx.client.clone());
         let preconditions =
             Preconditions { uid: self.node.metadata.uid.clone(), resource_version: None };
@@ -223,7 +185,17 @@ impl Removal {
         }
     }
 
-    fn name(&self) -> &str {
+    fn count(&self) {
+        let reason = match (self.is_ready, self.is_drain) {
+            (false, _) => "unready",
+            (true, false) => "empty",
+            (true, true) => "underutilized",
+        };
+        let metrics = &self.cx.settings.node_metrics;
+        metrics.count_nodes("cluster_autoscaler_scaled_down_nodes", Some(reason), 1);
+    }
+
+    pub(super) fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 

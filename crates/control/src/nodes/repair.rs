@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connect::providers::Group as ProvidedGroup;
-use decide::nodes::{Group, Readiness, ScaleUpUnderWay, Settings, TO_BE_DELETED_TAINT, readiness};
+use decide::nodes::{Group, Readiness, ScaleUpUnderWay, Settings, readiness};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -69,7 +69,7 @@ impl NodeController {
         }
         for node in self.cx.caches.node_scaling.nodes.all() {
             let is_new = self.additions.group_of(&node.0).is_some_and(|name| new.contains(name));
-            if is_new && taints::has(&node.0, TO_BE_DELETED_TAINT) {
+            if is_new && taints::is_being_removed(&node.0) {
                 let name = node.metadata.name.as_deref().unwrap_or_default();
                 self.memory.tainted.insert(name.into());
             }
@@ -123,6 +123,11 @@ impl NodeController {
         if is_new {
             memory.back_off(&cause, now);
             memory.forget_increase(count);
+            let reason = if first.is_out_of_resources { "OutOfResource" } else { "Other" };
+            let metrics = &self.cx.settings.node_metrics;
+            let labels = vec![("reason", reason.to_owned())];
+            metrics.count("cluster_autoscaler_failed_node_creations", labels, ids.len());
+            self.count_failed_scale_up(reason);
             self.about_group(name, Note::warning("ScaleUpFailed", cause));
         }
         let group = group.clone();
@@ -156,6 +161,7 @@ impl NodeController {
                 limit.as_secs()
             );
             memory.back_off(&cause, now);
+            self.count_failed_scale_up("timeout");
             self.about_group(name, Note::warning("ScaleUpTimedOut", cause));
         }
         let by = group.state.target.saturating_sub(registered.all);
@@ -190,6 +196,8 @@ impl NodeController {
             return false;
         }
         let text = format!("deleting {} instances of group {name} that have no node", late.len());
+        let counter = "cluster_autoscaler_old_unregistered_nodes_removed_count";
+        self.cx.settings.node_metrics.count(counter, Vec::new(), late.len());
         self.about_group(name, Note::warning("DeleteUnregistered", text));
         let group = group.clone();
         let deletion = async move { group.delete_nodes(&late).await };
@@ -213,7 +221,10 @@ impl NodeController {
                     describe(group, &found.state);
                     None
                 }
-                Some(Err(problem)) => Some(problem.clone()),
+                Some(Err(problem)) => {
+                    self.cx.settings.node_metrics.count_error("cloudProviderError");
+                    Some(problem.clone())
+                }
                 None => Some("it has no provider".to_owned()),
             };
             if let Some(target) = self.calls.in_flight(&group.name) {

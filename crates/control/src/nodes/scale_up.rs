@@ -143,6 +143,9 @@ impl NodeController {
     /// Records the outcome of a call in memory, in events and in the log.
     pub(super) fn call_ended(&mut self, ended: EndedCall) {
         let EndedCall { group: name, change, outcome } = ended;
+        if outcome.is_err() {
+            self.cx.settings.node_metrics.count_error("cloudProviderError");
+        }
         match (change, outcome) {
             (Change::Increase(increase), Ok(())) => self.increased(&name, &increase),
             (Change::Increase(increase), Err(cause)) => {
@@ -173,10 +176,20 @@ impl NodeController {
 
     fn increased(&mut self, name: &str, increase: &Increase) {
         let Increase { from, to, max, .. } = increase;
+        let metrics = &self.cx.settings.node_metrics;
+        metrics.active("scaleUp", self.cx.clock.now());
+        let new = to.saturating_sub(*from) as usize;
+        metrics.count_nodes("cluster_autoscaler_scaled_up_nodes", None, new);
         tracing::info!(group = name, from, to, "scale-up");
         let text =
             format!("Scale-up: group {name} size set to {to} instead of {from} (max: {max})");
         self.about_group(name, Note::normal("ScaledUpGroup", text));
+    }
+
+    /// Counts a scale-up that failed, with the reason that Cluster Autoscaler counts.
+    pub(super) fn count_failed_scale_up(&self, reason: &str) {
+        let metrics = &self.cx.settings.node_metrics;
+        metrics.count_nodes("cluster_autoscaler_failed_scale_ups", Some(reason), 1);
     }
 
     fn increase_failed(&mut self, name: &str, increase: &Increase, cause: &str) {
@@ -184,6 +197,7 @@ impl NodeController {
         let memory = self.memory.group(name);
         memory.forget_increase(increase.to - increase.from);
         memory.back_off(cause, now);
+        self.count_failed_scale_up("cloudProviderError");
         let text = format!("Scale-up failed for group {name}: {cause}");
         self.about_group(name, Note::warning("FailedToScaleUpGroup", text));
     }

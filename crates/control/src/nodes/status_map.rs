@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use cluster::error::{explain, status_code};
-use decide::nodes::{Readiness, Refusal, readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -11,8 +10,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use super::NodeController;
-use super::observe::Observation;
-use super::plan::Plan;
+use super::view::ClusterView;
 use crate::settings::Settings;
 
 /// The annotation with the time of the content.
@@ -35,7 +33,7 @@ pub(super) struct StatusMap {
 }
 
 impl StatusMap {
-    /// Returns the ConfigMap without its content: what events about groups are recorded about, where groups are not objects.
+    /// Returns the ConfigMap without its content: what events about the cluster refer to, and about groups that are not objects.
     pub(super) fn object(&self, settings: &Settings) -> ConfigMap {
         let metadata = ObjectMeta {
             name: settings.nodes.status_map.clone(),
@@ -47,55 +45,19 @@ impl StatusMap {
     }
 }
 
-/// The state of the cluster.
-#[derive(Clone, Debug, Default)]
-struct ClusterView {
-    is_healthy: bool,
-    is_growing: bool,
-    nodes: NodeCounts,
-    candidates: usize,
-    groups: Vec<GroupView>,
-}
-
-/// The state of one group.
-#[derive(Clone, Debug, Default)]
-struct GroupView {
-    name: String,
-    min: u32,
-    max: u32,
-    target: u32,
-    nodes: NodeCounts,
-    is_healthy: bool,
-    is_growing: bool,
-    /// Why it is backed off.
-    backoff: Option<String>,
-    candidates: usize,
-}
-
-/// The numbers of nodes by their state.
-#[derive(Clone, Copy, Debug, Default)]
-struct NodeCounts {
-    ready: usize,
-    starting: usize,
-    unready: usize,
-    leaving: usize,
-    unregistered: usize,
-}
-
 /// Each status with the time of its last change, by the path of the field.
 #[derive(Default)]
 struct Transitions(BTreeMap<String, (&'static str, Timestamp)>);
 
 impl NodeController {
     /// Writes the ConfigMap where its content differs. Where that is not allowed there is none.
-    pub(super) async fn write_status_map(&mut self, observed: &Observation, plan: &Plan) {
+    pub(super) async fn write_status_map(&mut self, view: &ClusterView) {
         let now = self.cx.clock.now();
         let Some(name) = self.cx.settings.nodes.status_map.clone() else { return };
         if self.status_map.paused_until.is_some_and(|until| now < until) {
             return;
         }
-        let view = self.cluster_view(observed, plan, now);
-        let content = content(&view, &mut self.status_map.transitions, now);
+        let content = content(view, &mut self.status_map.transitions, now);
         let written = self.status_map.written.as_ref();
         if written.is_some_and(|(same, until)| *same == content && now < *until) {
             return;
@@ -126,12 +88,11 @@ impl NodeController {
         let found = api.get_opt(name).await?;
         let is_new = found.is_none();
         let mut map = found.unwrap_or_default();
-        let time = json!(Time(now));
-        let time = time.as_str().unwrap_or_default();
+        let time = &go_time(now);
         map.metadata.name = Some(name.to_owned());
         let annotations = map.metadata.annotations.get_or_insert_default();
-        annotations.insert(LAST_UPDATED.to_owned(), time.to_owned());
-        let text = yaml(&timed(content, time));
+        annotations.insert(LAST_UPDATED.to_owned(), time.clone());
+        let text = yaml(&timed(content, now));
         map.data.get_or_insert_default().insert("status".to_owned(), text);
         let params = PostParams::default();
         let written = match is_new {
@@ -144,67 +105,12 @@ impl NodeController {
             written => written.map(|map| map.metadata.uid),
         }
     }
-
-    fn cluster_view(&self, observed: &Observation, plan: &Plan, now: Timestamp) -> ClusterView {
-        let mut all = ClusterView { is_healthy: plan.is_healthy, ..ClusterView::default() };
-        let states = observed.cluster.groups.iter().zip(&plan.groups);
-        for (group, state) in states {
-            let memory = self.memory.groups.get(&*group.name);
-            let backoff = memory.and_then(|memory| memory.backoff.as_ref());
-            let backoff = backoff.filter(|backoff| backoff.until >= now);
-            let unregistered = memory.map_or(0, |memory| memory.unregistered.len());
-            all.groups.push(GroupView {
-                name: group.name.to_string(),
-                min: group.min,
-                max: group.max,
-                target: group.status.target.unwrap_or(state.target),
-                nodes: NodeCounts { unregistered, ..NodeCounts::default() },
-                is_healthy: state.refusal != Some(Refusal::Unhealthy),
-                is_growing: memory.is_some_and(|memory| memory.scale_up.is_some()),
-                backoff: backoff.map(|backoff| backoff.cause.clone()),
-                candidates: 0,
-            });
-        }
-        for node in &observed.cluster.nodes {
-            let state = readiness(node, &observed.settings, now);
-            let unneeded = &plan.removed.unneeded;
-            let unneeded = unneeded.binary_search_by(|(name, _)| name.cmp(&node.name)).is_ok();
-            let group = node.group.as_deref();
-            let group = all.groups.iter_mut().find(|found| Some(found.name.as_str()) == group);
-            all.nodes.add(state);
-            if let Some(group) = group {
-                group.nodes.add(state);
-                group.candidates += usize::from(unneeded);
-                all.candidates += usize::from(unneeded);
-            }
-        }
-        all.nodes.unregistered = all.groups.iter().map(|group| group.nodes.unregistered).sum();
-        all.is_growing = all.groups.iter().any(|group| group.is_growing);
-        all
-    }
 }
 
-impl NodeCounts {
-    fn add(&mut self, state: Readiness) {
-        match state {
-            Readiness::Leaving => self.leaving += 1,
-            Readiness::Ready => self.ready += 1,
-            Readiness::Starting => self.starting += 1,
-            Readiness::Unready => self.unready += 1,
-        }
-    }
-
-    fn json(self) -> Value {
-        let Self { ready, starting, unready, leaving, unregistered } = self;
-        let mut registered = json!({
-            "total": ready + starting + unready + leaving, "ready": ready, "notStarted": starting,
-            "unready": {"total": unready, "resourceUnready": 0},
-        });
-        if leaving > 0 {
-            registered["beingDeleted"] = leaving.into();
-        }
-        json!({"registered": registered, "longUnregistered": 0, "unregistered": unregistered})
-    }
+/// Returns a time as Go prints it by default, which is how Cluster Autoscaler writes the time of its status.
+fn go_time(at: Timestamp) -> String {
+    let text = at.strftime("%Y-%m-%d %H:%M:%S%.f").to_string();
+    format!("{text} +0000 UTC")
 }
 
 impl Transitions {
@@ -265,16 +171,17 @@ fn content(view: &ClusterView, transitions: &mut Transitions, now: Timestamp) ->
 }
 
 /// Returns the content with the time of the evaluation in each of its parts.
-fn timed(content: &Value, time: &str) -> Value {
+fn timed(content: &Value, now: Timestamp) -> Value {
     let mut content = content.clone();
+    let time = json!(Time(now));
     let probe = |parts: &mut Value| {
         for name in ["health", "scaleUp", "scaleDown"] {
-            parts[name]["lastProbeTime"] = json!(time);
+            parts[name]["lastProbeTime"] = time.clone();
         }
     };
     probe(&mut content["clusterWide"]);
     content["nodeGroups"].as_array_mut().into_iter().flatten().for_each(probe);
-    content["time"] = json!(time);
+    content["time"] = go_time(now).into();
     content
 }
 
@@ -320,6 +227,7 @@ fn write_yaml(text: &mut String, value: &Value, depth: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::view::{GroupView, NodeCounts};
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -373,12 +281,22 @@ mod tests {
     }
 
     #[test]
+    fn times_of_the_status_are_written_as_go_prints_them() {
+        for (at, text) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02 03:04:05 +0000 UTC"),
+            ("2026-01-02T03:04:05.120Z", "2026-01-02 03:04:05.12 +0000 UTC"),
+        ] {
+            assert_eq!(go_time(at.parse().unwrap()), text);
+        }
+    }
+
+    #[test]
     fn it_is_written_as_yaml() {
         let nodes = NodeCounts { ready: 1, leaving: 1, ..NodeCounts::default() };
         let group = GroupView { nodes, target: 2, candidates: 1, ..group() };
         let view = ClusterView { is_healthy: true, groups: vec![group], ..ClusterView::default() };
         let content = content(&view, &mut Transitions::default(), at(0));
-        let text = yaml(&timed(&content, "1970-01-01T00:00:00Z"));
+        let text = yaml(&timed(&content, at(0)));
         let groups = text.split_once("nodeGroups:\n").unwrap().1;
         let wanted = r#"- health:
     cloudProviderTarget: 2
@@ -409,7 +327,7 @@ mod tests {
     lastProbeTime: "1970-01-01T00:00:00Z"
     lastTransitionTime: "1970-01-01T00:00:00Z"
     status: "NoActivity"
-time: "1970-01-01T00:00:00Z"
+time: "1970-01-01 00:00:00 +0000 UTC"
 "#;
         assert_eq!(groups, wanted);
     }

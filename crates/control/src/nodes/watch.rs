@@ -1,5 +1,6 @@
 //! Triggers evaluations of the cluster: a moment after the first change, so that a burst causes one evaluation.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -14,25 +15,34 @@ const QUIET: Duration = Duration::from_millis(5);
 
 /// Says that something changed.
 #[derive(Default)]
-pub(super) struct Trigger(Notify);
+pub(super) struct Trigger {
+    notify: Notify,
+    has_changed: AtomicBool,
+}
 
 impl Trigger {
     /// Triggers an evaluation of the cluster.
     pub(super) fn fire(&self) {
-        self.0.notify_one();
+        self.has_changed.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+
+    /// Returns whether something has changed since the last call.
+    pub(super) fn take(&self) -> bool {
+        self.has_changed.swap(false, Ordering::SeqCst)
     }
 
     /// Waits for a change, or until a time; and then for the end of the burst.
     pub(super) async fn wait(&self, until: Instant) {
         tokio::select! {
-            () = self.0.notified() => {}
+            () = self.notify.notified() => {}
             () = tokio::time::sleep_until(until) => return,
         }
         let end = Instant::now() + BURST;
         loop {
             let quiet = (Instant::now() + QUIET).min(end);
             tokio::select! {
-                () = self.0.notified() => {}
+                () = self.notify.notified() => {}
                 () = tokio::time::sleep_until(quiet) => return,
             }
         }

@@ -25,7 +25,7 @@ pub struct Group {
 }
 
 /// The template of a new node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
     pub labels: Labels,
     pub taints: Box<[Taint]>,

@@ -41,8 +41,8 @@ async fn start(args: &Run, game_servers: Settings) -> anyhow::Result<()> {
     let caches = Caches::new(None, has_allocator(args));
     let mut tasks = caches.follow(&client, &kinds, &Random::system(), &supervisor);
     let settings = controller_settings(args, game_servers, namespace, &supervisor);
-    let counts = &settings.decisions.counts;
-    let recorder = measuring::serve(&caches, counts, args.metrics, &supervisor, &mut tasks).await?;
+    let recorder =
+        measuring::serve(&caches, &settings, args.metrics, &supervisor, &mut tasks).await?;
     let stop = CancellationToken::new();
     let mut servers =
         Servers { stop: stop.clone(), supervisor: supervisor.clone(), running: JoinSet::new() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Caches, DecisionCounts};
+use control::nodes::NodeMetrics;
 use engine::{Engine, Settings};
 use plimsoll_serve::allocator::Endpoints;
 use plimsoll_serve::metrics::Metrics;
@@ -57,7 +58,9 @@ async fn answers(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) {
 async fn thousands_of_silent_clients_do_not_lock_out_prometheus() {
     let (listener, address) = bound().await;
     let mut tasks = JoinSet::new();
-    let router = Metrics::new(&Caches::new(None, false), DecisionCounts::default()).router();
+    let router =
+        Metrics::new(&Caches::new(None, false), DecisionCounts::default(), NodeMetrics::default())
+            .router();
     tasks.spawn(listen::serve(listener, None, router, std::future::pending()));
     let _silent = silent(address).await;
     answers(TcpStream::connect(address).await.unwrap(), "/metrics").await;

@@ -10,6 +10,7 @@ use api::plimsoll::{AutoScalePolicy, MetricSource, ScalingPolicy};
 use axum::body::Body;
 use axum::http::{Request, Response};
 use cluster::{CachedKind, Caches, DecisionCounts};
+use control::nodes::NodeMetrics;
 use engine::{Engine, Settings};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -73,7 +74,7 @@ async fn fleets_game_servers_autoscalers_and_allocations_are_measured_under_know
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let client = engine.client();
     let caches = Caches::new(None, false);
-    let metrics = Metrics::new(&caches, DecisionCounts::default());
+    let metrics = Metrics::new(&caches, DecisionCounts::default(), NodeMetrics::default());
     let following = follow(&caches, &client);
     let to = PostParams::default();
     let made = |value: Value| serde_json::from_value(value).unwrap();
@@ -143,7 +144,7 @@ async fn policies_and_metric_sources_are_measured() {
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
     let client = engine.client();
     let caches = Caches::new(None, false);
-    let metrics = Metrics::new(&caches, DecisionCounts::default());
+    let metrics = Metrics::new(&caches, DecisionCounts::default(), NodeMetrics::default());
     let following = follow(&caches, &client);
     let object = |kind: &str, name: &str, spec: Value| {
         let meta = json!({"name": name});
@@ -206,11 +207,12 @@ async fn policies_and_metric_sources_are_measured() {
 #[tokio::test]
 async fn prometheus_gets_its_own_format() {
     let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
-    let answer = Metrics::new(&Caches::new(None, false), DecisionCounts::default())
-        .router()
-        .oneshot(request)
-        .await
-        .unwrap();
+    let answer =
+        Metrics::new(&Caches::new(None, false), DecisionCounts::default(), NodeMetrics::default())
+            .router()
+            .oneshot(request)
+            .await
+            .unwrap();
     let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
@@ -235,10 +237,11 @@ fn with_an_unreadable_fleet() -> Client {
 #[tokio::test]
 async fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_skipped() {
     let (caches, client) = (Caches::new(None, false), with_an_unreadable_fleet());
-    let metrics = Metrics::new(&caches, DecisionCounts::default());
+    let metrics = Metrics::new(&caches, DecisionCounts::default(), NodeMetrics::default());
     let following = follow(&caches, &client);
     shown(&metrics, &[r#"plimsoll_unreadable_objects{kind="Fleet"} 1"#]).await;
     drop((following, metrics, caches));
-    let metrics = Metrics::new(&Caches::new(None, false), DecisionCounts::default());
+    let metrics =
+        Metrics::new(&Caches::new(None, false), DecisionCounts::default(), NodeMetrics::default());
     assert!(!metrics.text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#));
 }

@@ -99,6 +99,10 @@ fn scale_down(checks: &mut Checks, scale_down: &ScaleDown) {
         ("delayAfterFailure", scale_down.delay_after_failure),
         ("systemPodGrace", scale_down.system_pod_grace),
         ("maxGracefulTermination", scale_down.max_graceful_termination),
+        ("maxEvictionTime", scale_down.max_eviction_time),
+        ("delayAfterTaint", scale_down.delay_after_taint),
+        ("maxDeletionDelay", scale_down.max_deletion_delay),
+        ("batchInterval", scale_down.batch_interval),
     ] {
         checks.span(&format!("spec.scaleDown.{field}"), span);
     }
@@ -106,9 +110,29 @@ fn scale_down(checks: &mut Checks, scale_down: &ScaleDown) {
         ("maxParallel", scale_down.max_parallel),
         ("maxDrainParallel", scale_down.max_drain_parallel),
         ("minReplicaCount", scale_down.min_replica_count),
+        ("maxSoftTaints", scale_down.max_soft_taints),
     ] {
         checks.require(count >= 0, &format!("spec.scaleDown.{field}"), "must not be negative");
     }
+    drain_priorities(checks, scale_down);
+}
+
+fn drain_priorities(checks: &mut Checks, scale_down: &ScaleDown) {
+    let steps = &scale_down.drain_priorities;
+    for (index, step) in steps.iter().enumerate() {
+        let path = format!("spec.scaleDown.drainPriorities[{index}]");
+        checks.span(&format!("{path}.grace"), step.grace);
+        let is_new = steps[..index].iter().all(|before| before.priority != step.priority);
+        let problem = format!("{} is given twice", step.priority);
+        checks.require(is_new, &format!("{path}.priority"), problem);
+    }
+    let is_usual =
+        scale_down.max_graceful_termination == ScaleDown::default().max_graceful_termination;
+    checks.require(
+        steps.is_empty() || is_usual,
+        "spec.scaleDown.maxGracefulTermination",
+        "cannot be given together with drainPriorities, whose steps have a grace each",
+    );
 }
 
 #[cfg(test)]
@@ -174,6 +198,16 @@ mod tests {
             (
                 json!({"spec": {"scaleDown": {"unneededFor": "-1s"}}}),
                 "spec.scaleDown.unneededFor: must not be negative",
+            ),
+            (
+                json!({"spec": {"scaleDown": {"drainPriorities": [{"priority": 1}, {"priority": 1}]}}}),
+                "spec.scaleDown.drainPriorities[1].priority: 1 is given twice",
+            ),
+            (
+                json!({"spec": {"scaleDown": {
+                    "drainPriorities": [{"grace": "9s"}], "maxGracefulTermination": "9s",
+                }}}),
+                "spec.scaleDown.maxGracefulTermination: cannot be given together with drainPriorities, whose steps have a grace each",
             ),
             (
                 json!({"spec": {"scaleUp": {"balanceLabels": ["a"], "balanceIgnoreLabels": ["b"]}}}),
@@ -259,7 +293,10 @@ mod tests {
                     "ignoreMirrorPodsUtilization": false, "skipSystemPods": true,
                     "skipLocalStorage": true, "skipCustomControllerPods": true,
                     "minReplicaCount": 0, "systemPodGrace": "1h0m0s",
-                    "maxGracefulTermination": "10m0s"
+                    "maxGracefulTermination": "10m0s", "maxEvictionTime": "2m0s", "cordon": true,
+                    "delayAfterTaint": "5s", "evictDaemonSetsOfEmptyNodes": false,
+                    "evictDaemonSetsOfOccupiedNodes": true, "maxDeletionDelay": "2m0s",
+                    "batchInterval": "0s", "maxSoftTaints": 10
                 },
                 "health": {"maxUnreadyPercent": 45.0, "okUnready": 3}
             })

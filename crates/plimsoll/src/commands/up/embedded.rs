@@ -76,9 +76,8 @@ impl Parts {
             ..game_servers
         };
         create_namespace(&client, &controllers.decisions.namespace).await?;
-        let counts = &controllers.decisions.counts;
         let recorder =
-            measuring::serve(&caches, counts, args.metrics, supervisor, &mut tasks).await?;
+            measuring::serve(&caches, &controllers, args.metrics, supervisor, &mut tasks).await?;
         let settings = allocator::Settings {
             recorder,
             supervisor: supervisor.clone(),
