@@ -40,7 +40,6 @@ mod settled;
 mod source;
 mod status_map;
 mod taints;
-mod values;
 mod view;
 mod virtual_pods;
 mod wanted;
@@ -74,7 +73,7 @@ use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
-pub use values::{GroupValue, NodeSettings, NodeSource, NodeValues};
+pub use crate::node_settings::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.
 struct NodeController {

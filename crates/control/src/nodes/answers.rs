@@ -34,8 +34,8 @@ impl NodeController {
         }
         let now = self.cx.clock.now();
         loop {
-            let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
-            let plan = evaluation.scale_up_answered(&observed.answers);
+            let plan = Evaluation::new(&observed.cluster, &observed.settings, now)
+                .scale_up_answered(&observed.answers);
             let Some(question) = plan.question else { return };
             let answer = match observed.answers.len() < MAX_QUESTIONS {
                 true => self.ask(autoscaler, &question, observed).await,

@@ -11,7 +11,7 @@ use connect::providers::node_group_block;
 use super::NodeController;
 use super::caches::Additions;
 use super::providers::ProviderStates;
-use super::values::{GroupValue, NodeSource, NodeValues};
+use crate::node_settings::{GroupValue, NodeSource, NodeValues};
 use super::wanted::Wanted;
 
 impl NodeController {

@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::discovery::is_discovered;
-use super::values::{GroupValue, NodeValues};
+use crate::node_settings::{GroupValue, NodeValues};
 
 /// What is asked from each provider, by its name.
 #[derive(Default)]

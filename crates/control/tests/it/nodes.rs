@@ -6,6 +6,7 @@ mod buffers;
 mod cloud;
 mod cluster_api;
 mod deaths;
+mod expander;
 mod fleets;
 mod growing;
 mod hanging;

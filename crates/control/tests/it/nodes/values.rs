@@ -54,11 +54,11 @@ fn values(spec: Value) -> NodeValues {
     }
 }
 
-/// Creates an engine with a namespace for the ConfigMaps and without any object of Plimsoll's own kinds.
+/// Starts an engine with a namespace for the ConfigMaps and without a NodeAutoscaler.
 async fn start() -> World {
-    let cluster = Cluster::embedded().await;
-    let name = cluster.namespace.clone();
-    let world = World { cluster, name, provider: "simulated", tasks: JoinSet::new() };
+    let world = World::idle(json!({})).await;
+    let autoscalers: Api<NodeAutoscaler> = Api::all(world.client());
+    autoscalers.delete("default", &DeleteParams::default()).await.unwrap();
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": "kube-system"}})).unwrap();
     let namespaces: Api<Namespace> = Api::all(world.client());
