@@ -35,7 +35,9 @@ impl Cloud {
             let mut template = Template::default();
             amounts(&mut template.capacity);
             amounts(&mut template.allocatable);
-            template.labels = [("pool", world.name.as_str()), ("kind", *id)].into_iter().collect();
+            let kind = id.replace('/', "-");
+            template.labels =
+                [("pool", world.name.as_str()), ("kind", kind.as_str())].into_iter().collect();
             let id = (*id).to_owned();
             let template = Some(template);
             (id.clone(), Group { id, max: 5, template, ..Group::default() })
@@ -79,11 +81,11 @@ impl Cloud {
     }
 
     async fn create(&self, group: &str, id: &str) {
-        let now = Timestamp::now().to_string();
+        let (now, kind) = (Timestamp::now().to_string(), group.replace('/', "-"));
         let node: Node = serde_json::from_value(json!({
             "metadata": {
                 "name": id.trim_start_matches("cloud:///"),
-                "labels": {"pool": self.pool, "kind": group, "plimsoll.dev/simulated": "true"},
+                "labels": {"pool": self.pool, "kind": kind, "plimsoll.dev/simulated": "true"},
             },
             "spec": {"providerID": id},
             "status": {
