@@ -21,7 +21,6 @@ mod volumes;
 pub use check::check;
 pub use cluster::ClusterObjects;
 pub use daemon::{daemon_node, daemon_placement};
-
 pub use group::{annotation_problems, group};
 pub use node::node;
 pub use pod::{Pods, Volumes, pod};
