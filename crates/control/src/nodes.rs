@@ -14,11 +14,9 @@ mod eviction;
 mod inputs;
 mod journal;
 mod known_pods;
-mod liveness;
 mod measure;
 mod membership;
 mod memory;
-mod metrics;
 pub mod observe;
 mod options;
 mod plan;
@@ -33,13 +31,9 @@ mod settled;
 mod source;
 mod status_map;
 mod taints;
-mod values;
 mod view;
 mod wanted;
 mod watch;
-
-pub use liveness::{Activity, LivenessLimits};
-pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -65,7 +59,10 @@ use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
-pub use values::{GroupValue, NodeSettings, NodeSource, NodeValues};
+pub use crate::node_metrics::{
+    Activity, Durations, LivenessLimits, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries,
+};
+pub use crate::node_settings::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.
 struct NodeController {

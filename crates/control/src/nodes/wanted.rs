@@ -7,7 +7,7 @@ use connect::providers::{NamedGroup, labels_nodes, named_group, node_group_block
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::values::{GroupValue, NodeValues};
+use crate::node_settings::{GroupValue, NodeValues};
 
 /// What is asked from each provider, by its name.
 #[derive(Default)]
