@@ -20,11 +20,9 @@ mod forecast;
 mod inputs;
 mod journal;
 mod known_pods;
-mod liveness;
 mod measure;
 mod membership;
 mod memory;
-mod metrics;
 pub mod observe;
 mod options;
 mod plan;
@@ -44,9 +42,6 @@ mod view;
 mod virtual_pods;
 mod wanted;
 mod watch;
-
-pub use liveness::{Activity, LivenessLimits};
-pub use metrics::{Durations, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -73,6 +68,9 @@ use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
+pub use crate::node_metrics::{
+    Activity, Durations, LivenessLimits, NodeLabels, NodeMetrics, NodeNumbers, NodeSeries,
+};
 pub use crate::node_settings::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.

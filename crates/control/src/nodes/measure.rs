@@ -6,10 +6,10 @@ use decide::Reason as _;
 use decide::nodes::{Limits, UnremovableReason};
 
 use super::NodeController;
-use super::metrics::{NodeLabels, NodeSeries};
 use super::observe::Observation;
 use super::plan::Plan;
 use super::view::{ClusterView, GroupView, NodeCounts};
+use crate::node_metrics::{NodeLabels, NodeSeries};
 
 /// Gauges by the names of their metrics.
 #[derive(Default)]

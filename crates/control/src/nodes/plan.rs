@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::describe::describe;
-use super::metrics::NodeMetrics;
 use super::observe::Observation;
 use crate::description::ObjectName;
+use crate::node_metrics::NodeMetrics;
 
 /// What is to be done.
 pub(super) struct Plan {

@@ -200,16 +200,6 @@ mod tests {
                 "spec.scaleDown.unneededFor: must not be negative",
             ),
             (
-                json!({"spec": {"scaleDown": {"drainPriorities": [{"priority": 1}, {"priority": 1}]}}}),
-                "spec.scaleDown.drainPriorities[1].priority: 1 is given twice",
-            ),
-            (
-                json!({"spec": {"scaleDown": {
-                    "drainPriorities": [{"grace": "9s"}], "maxGracefulTermination": "9s",
-                }}}),
-                "spec.scaleDown.maxGracefulTermination: cannot be given together with drainPriorities, whose steps have a grace each",
-            ),
-            (
                 json!({"spec": {"scaleUp": {"balanceLabels": ["a"], "balanceIgnoreLabels": ["b"]}}}),
                 "spec.scaleUp.balanceIgnoreLabels: cannot be given together with balanceLabels",
             ),
@@ -262,6 +252,24 @@ mod tests {
             assert!(spec.providers.discovers(provider), "{provider}");
         }
         assert!(!spec.providers.discovers("simulated"));
+    }
+
+    #[test]
+    fn the_steps_of_a_drain_are_checked() {
+        for (body, wanted) in [
+            (
+                json!({"spec": {"scaleDown": {"drainPriorities": [{"priority": 1}, {"priority": 1}]}}}),
+                "spec.scaleDown.drainPriorities[1].priority: 1 is given twice",
+            ),
+            (
+                json!({"spec": {"scaleDown": {
+                    "drainPriorities": [{"grace": "9s"}], "maxGracefulTermination": "9s",
+                }}}),
+                "spec.scaleDown.maxGracefulTermination: cannot be given together with drainPriorities, whose steps have a grace each",
+            ),
+        ] {
+            assert_eq!(problems(body.clone()), [wanted], "{body}");
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! Names and labels are those of Cluster Autoscaler where it has the same number, so that its dashboards and alerts go on working.
 
+mod liveness;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::liveness::Activity;
+pub use liveness::{Activity, LivenessLimits};
 
 /// The labels of a series.
 pub type NodeLabels = Vec<(&'static str, String)>;
@@ -79,48 +81,48 @@ impl NodeMetrics {
     }
 
     /// Records that an evaluation begins.
-    pub(super) fn began(&self, now: Timestamp) {
+    pub(crate) fn began(&self, now: Timestamp) {
         let mut numbers = self.lock();
         numbers.activity.began(now);
         numbers.activities.insert("main", now);
     }
 
     /// Records that an evaluation succeeded, or that there was nothing to evaluate.
-    pub(super) fn succeeded(&self, now: Timestamp) {
+    pub(crate) fn succeeded(&self, now: Timestamp) {
         self.lock().activity.succeeded(now);
     }
 
     /// Records when something was last done.
-    pub(super) fn active(&self, activity: &'static str, now: Timestamp) {
+    pub(crate) fn active(&self, activity: &'static str, now: Timestamp) {
         self.lock().activities.insert(activity, now);
     }
 
     /// Records how long a function took.
-    pub(super) fn took(&self, function: &'static str, time: Duration) {
+    pub(crate) fn took(&self, function: &'static str, time: Duration) {
         self.lock().durations.entry(function).or_default().observe(time.as_secs_f64());
     }
 
     /// Replaces what the last evaluation found.
-    pub(super) fn found(&self, gauges: BTreeMap<&'static str, NodeSeries<i64>>) {
+    pub(crate) fn found(&self, gauges: BTreeMap<&'static str, NodeSeries<i64>>) {
         self.lock().gauges = gauges;
     }
 
     /// Adds to a counter.
-    pub(super) fn count(&self, name: &'static str, labels: NodeLabels, by: usize) {
+    pub(crate) fn count(&self, name: &'static str, labels: NodeLabels, by: usize) {
         let mut numbers = self.lock();
         let count = numbers.counters.entry(name).or_default().entry(labels).or_default();
         *count += by as u64;
     }
 
     /// Adds to a counter of nodes.
-    pub(super) fn count_nodes(&self, name: &'static str, reason: Option<&str>, by: usize) {
+    pub(crate) fn count_nodes(&self, name: &'static str, reason: Option<&str>, by: usize) {
         let reason = reason.map(|reason| ("reason", reason.to_owned()));
         let devices = DEVICES.map(|device| (device, String::new()));
         self.count(name, reason.into_iter().chain(devices).collect(), by);
     }
 
     /// Counts an error under one of Cluster Autoscaler's types.
-    pub(super) fn count_error(&self, kind: &str) {
+    pub(crate) fn count_error(&self, kind: &str) {
         self.count("cluster_autoscaler_errors", vec![("type", kind.to_owned())], 1);
     }
 
