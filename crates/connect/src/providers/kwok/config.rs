@@ -92,9 +92,9 @@ impl KwokConfig {
 pub(super) fn nodes(text: &str) -> Result<Vec<Node>, String> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
-    let objects = documents.into_iter().flat_map(|mut document| match document["items"].take() {
-        Value::Array(items) => items,
-        _ => vec![document],
+    let objects = documents.into_iter().flat_map(|mut document| {
+        let items = document.get_mut("items").map(Value::take);
+        if let Some(Value::Array(items)) = items { items } else { vec![document] }
     });
     let objects = objects.filter(|object| !object.is_null());
     let read = |object| serde_json::from_value(object).map_err(|error| format!("a node: {error}"));

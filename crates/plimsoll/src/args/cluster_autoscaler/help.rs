@@ -1,6 +1,6 @@
 //! The help text: all flags, aligned, those that act first.
 
-use super::table::{Effect, FLAGS, Flag, Kind, section_titles};
+use super::table::{Effect, FLAGS, Flag, section_titles};
 
 /// Returns the help text for a program of some name.
 pub(crate) fn help(program: &str) -> String {
@@ -30,10 +30,8 @@ fn part(text: &mut String, title: &str, belongs: impl Fn(&Flag) -> bool) {
 }
 
 fn left(flag: &Flag) -> String {
-    match flag.kind {
-        Kind::Bool => format!("--{}", flag.name),
-        kind => format!("--{} {}", flag.name, kind.value_name()),
-    }
+    let text = format!("--{} {}", flag.name, flag.kind.value_name());
+    text.trim_end().to_owned()
 }
 
 fn right(flag: &Flag) -> String {

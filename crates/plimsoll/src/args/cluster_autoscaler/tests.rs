@@ -5,10 +5,8 @@ fn parse(line: &str) -> Result<Flags, FlagError> {
 }
 
 fn problem(line: &str) -> String {
-    match parse(line) {
-        Err(FlagError::Usage(message)) => message,
-        other => panic!("{line}: {other:?}"),
-    }
+    let Err(FlagError::Usage(message)) = parse(line) else { panic!("{line} is accepted") };
+    message
 }
 
 #[test]

@@ -62,14 +62,15 @@ pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)>
         min: group.min,
         max: group.max,
     });
-    let has_priorities = setup.autoscaler.expanders.iter().any(|name| name == "priority");
-    let values = NodeValues {
+    let mut values = NodeValues {
         autoscaler: setup.autoscaler.clone(),
         connections: BTreeMap::from([(provider.to_owned(), connection)]),
         groups: groups.collect(),
-        expander: None,
-        priority_map: has_priorities.then(|| PRIORITY_MAP.to_owned()),
+        ..NodeValues::default()
     };
+    if setup.autoscaler.expanders.iter().any(|name| name == "priority") {
+        values.priority_map = Some(PRIORITY_MAP.to_owned());
+    }
     Ok((values, credentials))
 }
 

@@ -350,9 +350,9 @@ fn cluster_api_groups_are_found_in_the_management_cluster() {
         {"namespace": "n", "clusterName": "c", "labels": {"pool": "a"}}, {"namespace": "m"},
     ]);
     assert_eq!(discover(&found), wanted);
-    let management = |line: &str| match flags(line).cloud {
-        Cloud::ClusterApi { management, .. } => management,
-        other => panic!("{other:?}"),
+    let management = |line: &str| {
+        let Cloud::ClusterApi { management, .. } = flags(line).cloud else { panic!("{line}") };
+        management
     };
     for (line, wanted) in [
         ("", Management::Workload),

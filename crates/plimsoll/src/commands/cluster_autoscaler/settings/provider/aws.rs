@@ -45,7 +45,9 @@ fn endpoints(file: &str, notices: &mut Vec<String>) -> Result<AwsEndpoints, Stri
             value.ok_or_else(|| format!("--cloud-config: {name} is missing in section [{section}]"))
         };
         let (service, url) = (field("Service")?.to_lowercase(), field("URL")?);
-        (field("Region")?, field("SigningRegion")?);
+        for required in ["Region", "SigningRegion"] {
+            field(required)?;
+        }
         match service.as_str() {
             "autoscaling" => endpoints.autoscaling = url,
             "ec2" => endpoints.ec2 = url,
