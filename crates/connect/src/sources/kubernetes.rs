@@ -291,8 +291,10 @@ mod tests {
 
     #[test]
     fn a_query_names_a_resource_a_custom_or_an_external_metric() {
-        let cpu = UsageQuery::parse("cpu/limit").unwrap();
-        assert_eq!(parse("cpu/limit").unwrap(), Metric::Resource(cpu));
+        for text in ["cpu", "memory", "cpu/limit"] {
+            let usage = UsageQuery::parse(text).unwrap();
+            assert_eq!(parse(text).unwrap(), Metric::Resource(usage), "{text}");
+        }
         assert_eq!(parse("pods/queue_length").unwrap(), Metric::Pods("queue_length"));
         let external = |labels: &str| Metric::External("jobs", labels.to_owned());
         assert_eq!(parse("external/jobs").unwrap(), external(""));

@@ -58,7 +58,8 @@ async fn access(Path(id): Path<String>, headers: HeaderMap) -> Response {
 }
 
 async fn instance(Path(id): Path<String>) -> Json<Value> {
-    Json(json!({"id": id, "memory": if id == "1i7" { json!(1000) } else { json!(2000) }}))
+    let memory = if id == "1i7" { 1000 } else { 2000 };
+    Json(json!({"id": id, "memory": memory, "memoryReservation": 500, "milliCpuReservation": 500}))
 }
 
 async fn stats(Query(Token { token }): Query<Token>, upgrade: WebSocketUpgrade) -> Response {
@@ -116,6 +117,15 @@ async fn the_stats_of_a_service_are_those_of_its_containers() {
     assert!((value(&cpu) - 50.0).abs() < 1e-6, "the mean of 25 and 75: {cpu:?}");
     let memory = ask_about(&*source, "memory", of("1s5")).await;
     assert!((value(&memory) - 37.5).abs() < 1e-6, "the mean of 50 and 25: {memory:?}");
+    for (query, wanted) in [
+        ("cpu/limit", 50.0),
+        ("cpu/request", 100.0),
+        ("memory/limit", 37.5),
+        ("memory/request", 100.0),
+    ] {
+        let found = value(&ask_about(&*source, query, of("1s5")).await);
+        assert!((found - wanted).abs() < 1e-6, "{query}: {found}");
+    }
     assert_eq!(ask_about(&*source, "cpu", of("stopped")).await, Ok(Answer::NoData));
     for (service, query, problem) in [
         ("third", "cpu", "stats of 1 of 3 containers"),

@@ -77,6 +77,10 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        // A test that fails because the engine is down has nothing to remove.
+        if UnixStream::connect(&self.socket).is_err() {
+            return;
+        }
         for name in self.names() {
             self.request("DELETE", &format!("/containers{name}?force=true&v=true"), &Value::Null);
         }

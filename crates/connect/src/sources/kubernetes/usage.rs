@@ -219,6 +219,7 @@ mod tests {
         let problem = measured(&pods, &[("a", LATE, "1")], "cpu").unwrap_err();
         assert_eq!(problem, "pod a, whose container main has no request for cpu");
     }
+
     #[test]
     fn relative_to_limits_cpu_has_one_core_without_a_limit_and_memory_is_an_error() {
         let limited = |name: &str, limits: Value| {
