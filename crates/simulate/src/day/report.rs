@@ -98,7 +98,10 @@ impl fmt::Display for Report {
         writeln!(f, "fleets and nodes together: {}", if self.aware { "yes" } else { "no" })?;
         for Row { at, nodes, ready, playing } in &self.rows {
             let (hours, minutes) = (at.as_secs() / 3600, at.as_secs() / 60 % 60);
-            writeln!(f, "{hours:02}:{minutes:02}  {nodes:3} nodes  {playing:3} playing  {ready:3} ready")?;
+            writeln!(
+                f,
+                "{hours:02}:{minutes:02}  {nodes:3} nodes  {playing:3} playing  {ready:3} ready"
+            )?;
         }
         let (waited, longest) = (self.waited.as_secs(), self.longest_wait.as_secs());
         writeln!(

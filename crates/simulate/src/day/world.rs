@@ -59,7 +59,8 @@ impl World {
             random: random.clone(),
             ..engine::Settings::ephemeral()
         };
-        let engine = Engine::open(settings).await.map_err(|error| DayError::Engine(error.into()))?;
+        let engine =
+            Engine::open(settings).await.map_err(|error| DayError::Engine(error.into()))?;
         let client = engine.client();
         let player = Player::new(client.clone());
         let simulated =
