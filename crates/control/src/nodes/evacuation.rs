@@ -37,17 +37,16 @@ impl Removal {
         if !self.cx.scales_fleets || !self.autoscaler.spec.fleets.aware {
             return Ok(());
         }
-        if self.cx.nodes.pods_on(self.name()).is_empty() {
+        if self.idle()?.is_empty() {
             return Ok(());
         }
-        self.check_idle()?;
         let (at, deadline) = (self.cx.clock.now(), Instant::now() + MAX_TIME);
         let cordoned = taints::change(&self.cx.client, self.name(), TaintChange::Cordon).await;
         cordoned.map_err(|error| format!("could not cordon it: {}", api_message(&error)))?;
         self.record(EventType::Normal, "ScaleDown", "moving the idle game servers of the node");
         loop {
-            let there = self.check_idle()?;
-            if there.is_empty() && self.cx.nodes.pods_on(self.name()).is_empty() {
+            let there = self.idle()?;
+            if there.is_empty() {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -62,26 +61,23 @@ impl Removal {
         }
     }
 
-    /// Returns the game servers on the node, unless one of them has to stay there.
-    fn check_idle(&self) -> Result<Vec<Arc<CachedGameServer>>, String> {
+    /// Returns the idle game servers on the node, unless one of them is in use. Those that stay where they are follow the rules for other pods.
+    fn idle(&self) -> Result<Vec<Arc<CachedGameServer>>, String> {
         let servers = &self.cx.caches.servers;
         let on_node = self.cx.nodes.pods_on(self.name()).into_iter();
-        let there: Vec<_> = on_node.filter_map(|pod| servers.get(&pod)).collect();
-        for server in &there {
-            let meta = &server.object.metadata;
-            let view = &server.view;
-            let use_ =
-                game_server_use(view.state, view.is_being_deleted(), may_move(server, &self.cx));
-            let why = match use_ {
-                Some(GameServerUse::Idle | GameServerUse::Ending) => continue,
+        let mut idle = Vec::new();
+        for server in on_node.filter_map(|pod| servers.get(&pod)) {
+            let (state, is_going) = (server.view.state, server.view.is_being_deleted());
+            match game_server_use(state, is_going, may_move(&server, &self.cx)) {
+                Some(GameServerUse::Idle | GameServerUse::Ending) => idle.push(server),
                 Some(GameServerUse::Allocated | GameServerUse::Reserved) => {
-                    format!("is {}", view.state)
+                    let name = Key::from_meta(&server.object.metadata);
+                    return Err(format!("game server {name} is {state}"));
                 }
-                None => "may not be moved".to_owned(),
-            };
-            return Err(format!("game server {} {why}", Key::from_meta(meta)));
+                None => {}
+            }
         }
-        Ok(there)
+        Ok(idle)
     }
 }
 
