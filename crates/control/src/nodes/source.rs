@@ -11,8 +11,8 @@ use connect::providers::node_group_block;
 use super::NodeController;
 use super::caches::Additions;
 use super::providers::ProviderStates;
-use crate::node_settings::{GroupValue, NodeSource, NodeValues};
 use super::wanted::Wanted;
+use crate::node_settings::{GroupValue, NodeSource, NodeValues};
 
 impl NodeController {
     /// Returns the settings, if they are values.
