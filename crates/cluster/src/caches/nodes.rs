@@ -25,7 +25,7 @@ use super::Caches;
 use crate::{Cache, CacheEntry, CachedObject, CapacityBuffer};
 
 /// How long after the API was found to have no CapacityBuffers it is discovered again.
-const BUFFER_RETRY: Duration = Duration::from_secs(60);
+const BUFFER_RETRY: Duration = Duration::from_secs(15);
 
 /// Follows one kind in a supervised task that ends when its guard is dropped, from the first NodeAutoscaler on if `waits`.
 macro_rules! follow {

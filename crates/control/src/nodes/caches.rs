@@ -294,6 +294,8 @@ impl Snapshot {
     ) -> Result<Observation, Unreadable> {
         let (sidecar, now) = (&cx.settings.sidecar, cx.clock.now());
         let mut observed = observe::observe_known(autoscaler, self, sidecar, now, known)?;
+        // Whether a group is rolling out is what its provider reports, not what was last written.
+        observed.cluster.groups.iter_mut().for_each(|group| group.is_rolling_out = false);
         let nodes = &mut observed.cluster.nodes;
         for node in nodes.iter_mut().filter(|_| !self.relabelled.is_empty()) {
             let Some(group) = self.relabelled.get(&*node.name) else { continue };

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use api::plimsoll::node_autoscaler::NodeAutoscalerSpec;
 use cluster::CachedKind;
 use http::Request;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use plimsoll_control::nodes::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
@@ -37,7 +36,8 @@ async fn control_values(client: Client, values: NodeValues, settings: Settings) 
         longest_pause: Duration::from_secs(1),
         status_map: Some("status-of-nodes".to_owned()),
     };
-    let settings = Settings { nodes, ..settings };
+    let cluster_autoscaler_namespace = "default".to_owned();
+    let settings = Settings { nodes, cluster_autoscaler_namespace, ..settings };
     run(client, caches, settings, &[Part::Nodes], std::future::pending()).await;
 }
 
@@ -54,15 +54,11 @@ fn values(spec: Value) -> NodeValues {
     }
 }
 
-/// Starts an engine with a namespace for the ConfigMaps and without a NodeAutoscaler.
+/// Starts an engine without a NodeAutoscaler.
 async fn start() -> World {
     let world = World::idle(json!({})).await;
     let autoscalers: Api<NodeAutoscaler> = Api::all(world.client());
     autoscalers.delete("default", &DeleteParams::default()).await.unwrap();
-    let namespace: Namespace =
-        serde_json::from_value(json!({"metadata": {"name": "kube-system"}})).unwrap();
-    let namespaces: Api<Namespace> = Api::all(world.client());
-    drop(namespaces.create(&PostParams::default(), &namespace).await);
     world
 }
 
@@ -78,7 +74,7 @@ async fn nodes_come_and_go_without_any_object_of_plimsoll() {
     }
     until("the pods have nodes", async || world.bound().await == 2).await;
     let map = async || {
-        let maps: Api<ConfigMap> = Api::namespaced(world.client(), "kube-system");
+        let maps: Api<ConfigMap> = Api::namespaced(world.client(), "default");
         let map = maps.get_opt("status-of-nodes").await.unwrap()?;
         map.data?.remove("status")
     };
@@ -121,7 +117,7 @@ async fn the_config_map_of_priorities_chooses_the_group() {
     let mut world = start().await;
     let cloud = Cloud::start(&world, &["cheap", "dear", "other"]);
     let settings = cloud.settings(world.cluster.settings());
-    let maps: Api<ConfigMap> = Api::namespaced(world.client(), "kube-system");
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(), "default");
     let map: ConfigMap = serde_json::from_value(json!({
         "metadata": {"name": "priorities"},
         "data": {"priorities": "10:\n- ^cheap$\n50:\n- ^de\n"},
