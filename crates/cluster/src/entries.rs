@@ -1,5 +1,6 @@
 //! The cached form of each kind: the object without its field managers, with the defaults of admission.
 
+mod buffer;
 mod gameserver;
 mod node;
 mod object;
@@ -13,6 +14,7 @@ use api::plimsoll::{AutoScalePolicy, MetricSource, ScalingPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::CacheEntry;
+pub use buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, LocalRef, ScalableRef};
 pub use gameserver::CachedGameServer;
 pub use node::{CachedNode, CachedNodeSpec, CachedNodeStatus};
 pub use object::CachedObject;

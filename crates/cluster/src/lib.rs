@@ -22,8 +22,9 @@ pub use decisions::{
 };
 pub use entries::{
     CachedGameServer, CachedNode, CachedNodeSpec, CachedNodeStatus, CachedObject, CachedPod,
-    CachedPodSpec, CachedPodStatus, HOST_PORTS_ANNOTATION, HorizontalPodAutoscaler, PodCondition,
-    PodIp, ScaleTargetRef, ScaledObject,
+    CachedPodSpec, CachedPodStatus, CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus,
+    HOST_PORTS_ANNOTATION, HorizontalPodAutoscaler, LocalRef, PodCondition, PodIp, ScalableRef,
+    ScaleTargetRef, ScaledObject,
 };
 pub use error::{Error, explain};
 pub use events::{EventRecorder, EventType};

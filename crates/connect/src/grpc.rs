@@ -2,7 +2,9 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::plimsoll::Span;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -76,6 +78,13 @@ impl Connector {
         let secured = TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
         Ok(TokioIo::new(Box::new(secured)))
     }
+}
+
+/// Reads how long a call may take.
+pub(crate) fn timeout(given: Option<Span>, default: Duration) -> Result<Duration, String> {
+    let timeout = given.map_or(Ok(default), |given| Duration::try_from(given.0));
+    let timeout = timeout.ok().filter(|timeout| !timeout.is_zero());
+    timeout.ok_or_else(|| "timeout: must be positive".to_owned())
 }
 
 /// Returns whether no connection could be opened, so that the request was not sent.

@@ -14,6 +14,7 @@ mod call;
 mod connection;
 mod docker_engine;
 mod endpoint;
+pub mod expander;
 mod grpc;
 mod metric_source;
 mod nomad;

@@ -14,6 +14,7 @@ mod inputs;
 mod lister;
 pub mod metrics;
 mod node_index;
+mod node_settings;
 pub mod nodes;
 mod ports;
 mod run;

@@ -6,10 +6,13 @@
 //!
 //! The settings are objects, or values that a command makes of its flags: see [`NodeValues`].
 
+mod answers;
 mod batch;
+mod buffers;
 mod caches;
 mod calls;
 pub mod describe;
+mod discovery;
 mod eviction;
 mod inputs;
 mod journal;
@@ -22,6 +25,7 @@ mod metrics;
 pub mod observe;
 mod options;
 mod plan;
+mod priorities;
 mod providers;
 mod record;
 mod removal;
@@ -33,8 +37,8 @@ mod settled;
 mod source;
 mod status_map;
 mod taints;
-mod values;
 mod view;
+mod virtual_pods;
 mod wanted;
 mod watch;
 
@@ -51,6 +55,7 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::lister::sentence;
+use answers::OpenedExpander;
 use batch::Batches;
 use caches::{Additions, Snapshot};
 use calls::Calls;
@@ -65,7 +70,7 @@ use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
 
-pub use values::{GroupValue, NodeSettings, NodeSource, NodeValues};
+pub use crate::node_settings::{GroupValue, NodeSettings, NodeSource, NodeValues};
 
 /// The controller, for the length of a leadership term.
 struct NodeController {
@@ -77,6 +82,8 @@ struct NodeController {
     rival: Arc<Rival>,
     /// The groups of the last evaluation, and which nodes are in them.
     additions: Arc<Additions>,
+    /// The process that the expander `grpc` asks.
+    expander: Option<OpenedExpander>,
     memory: Memory,
     known_pods: KnownPods,
     /// The state after the last evaluation, if that has left nothing to do.
@@ -112,6 +119,7 @@ pub(crate) async fn run(cx: Arc<Context>) {
         calls: Calls::default(),
         rival: Arc::default(),
         additions: Arc::default(),
+        expander: None,
         memory: Memory::default(),
         known_pods: KnownPods::default(),
         settled: None,
@@ -176,6 +184,7 @@ impl NodeController {
         let metrics = self.cx.settings.node_metrics.clone();
         let (began_at, has_changed) = (Instant::now(), self.trigger.take());
         let mut states = self.read_providers(autoscaler).await;
+        self.discover(&states).await;
         metrics.took("cloudProviderRefresh", began_at.elapsed());
         let settled = self.settled.as_ref().filter(|_| !has_changed && !self.is_first);
         if let Some(until) = settled.and_then(|settled| settled.until(&states.groups)) {
@@ -190,6 +199,7 @@ impl NodeController {
         }
         self.adopt(&states.groups);
         self.untaint_abandoned(autoscaler).await;
+        let buffers = self.read_buffers();
         let snapshot = Snapshot::new(&self.cx.caches.node_scaling, &self.additions);
         let mut observed = match snapshot.observe(autoscaler, &mut self.known_pods) {
             Ok(observed) => observed,
@@ -205,17 +215,20 @@ impl NodeController {
         let groups = states.groups;
         self.is_first = false;
         self.overlay(&mut observed, &groups);
+        self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
+        self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now, &metrics);
         let inputs = Inputs {
             snapshot,
             groups: observed.cluster.groups.clone(),
             status: observed.status.clone(),
+            answers: observed.answers.clone(),
             now,
         };
-        let growth = self.grow(plan.added.clone(), &mut observed, &groups).await;
+        let growth = self.grow(autoscaler, plan.added.clone(), &mut observed, &groups).await;
         let removed = if growth.has_grown() {
             0
         } else {
@@ -227,6 +240,7 @@ impl NodeController {
         self.record_cluster_events(&observed, &plan);
         self.journal(autoscaler, &plan, &growth, removed, inputs);
         self.write_status(autoscaler, &observed, &plan).await;
+        self.write_buffers(&buffers, &observed, &plan).await;
         let view = self.cluster_view(&observed, &plan, now);
         self.measure(&observed, &plan, &view);
         self.write_status_map(&view).await;

@@ -11,7 +11,8 @@ use connect::providers::NodeGroupProvider;
 use process::{Clock, Random, Supervisor};
 
 use crate::gates::FeatureGates;
-use crate::nodes::{NodeMetrics, NodeSettings};
+use crate::node_settings::NodeSettings;
+use crate::nodes::NodeMetrics;
 
 /// How the controllers are set up.
 #[derive(Clone, Debug)]

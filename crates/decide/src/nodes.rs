@@ -43,7 +43,9 @@ pub use pod::{
 pub use refusal::Refusal;
 pub use resources::Resources;
 pub use scale_down::{DrainPlan, Removal, ScaleDown, UnremovableReason};
-pub use scale_up::{GroupRefusal, Placement, Resize, ScaleUp, Unschedulable};
+pub use scale_up::{
+    Answer, GroupRefusal, Placement, Question, QuestionOption, Resize, ScaleUp, Unschedulable,
+};
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
     Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,

@@ -41,7 +41,9 @@ pub use concurrency::Bounds;
 use concurrency::ConcurrencyLimit;
 use events::Events;
 pub use record::{AllocationRecord, AllocationRecorder};
-pub use serve::{Endpoint, Endpoints, ServeError, aggregated_router, serve, serve_matchmakers};
+pub use serve::{Endpoints, aggregated_router, serve, serve_matchmakers};
+
+pub use crate::listen::{Endpoint, ServeError};
 
 /// The kinds that an allocator needs in the caches.
 pub const REQUIRED_KINDS: [CachedKind; 2] = [CachedKind::GameServer, CachedKind::Node];

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod allocator;
+pub mod external_grpc;
 pub mod health;
 pub mod listen;
 pub mod metrics;

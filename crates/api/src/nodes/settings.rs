@@ -52,6 +52,7 @@ fn expander(name: &str) -> Option<Expander> {
         "least-nodes" => Expander::LeastNodes,
         "price" => Expander::Price,
         "priority" => Expander::Priority,
+        "grpc" => Expander::Grpc,
         _ => return None,
     })
 }

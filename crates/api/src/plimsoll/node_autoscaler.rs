@@ -19,8 +19,8 @@ use super::Span;
 use crate::{Admission, Kind, Problem, Scope};
 
 pub use providers::{
-    Aws, AwsDiscovery, AwsEndpoints, ClusterApi, ClusterApiDiscovery, ExternalGrpc, Providers,
-    SecretKey, Tls,
+    Aws, AwsDiscovery, AwsEndpoints, ClusterApi, ClusterApiDiscovery, ExternalGrpc, GrpcExpander,
+    Providers, SecretKey, Tls,
 };
 
 /// When nodes are added and removed
@@ -42,8 +42,11 @@ pub use providers::{
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeAutoscalerSpec {
     /// How a group is chosen among several that would help, each name a filter on what the ones before it left:
-    /// random, most-pods, least-waste, least-nodes, price, priority. Name order ends it.
+    /// random, most-pods, least-waste, least-nodes, price, priority, grpc. Name order ends it.
     pub expanders: Vec<String>,
+    /// The server that the expander `grpc` asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc_expander: Option<GrpcExpander>,
     /// The seed of the expander `random`.
     #[schemars(with = "i64", range(min = 0))]
     pub seed: u64,
@@ -64,6 +67,7 @@ impl Default for NodeAutoscalerSpec {
     fn default() -> Self {
         Self {
             expanders: vec!["least-waste".to_owned()],
+            grpc_expander: None,
             seed: 0,
             limits: Limits::default(),
             scale_up: ScaleUp::default(),
@@ -350,5 +354,11 @@ fn admit(value: &mut Value, _: &Admission<'_>) -> Result<(), Vec<Problem>> {
         value["spec"] = Value::Object(serde_json::Map::new());
     }
     let autoscaler: NodeAutoscaler = super::read(value, &FIELDS)?;
-    check::spec(&autoscaler.spec)
+    check::spec(&autoscaler.spec)?;
+    let asks = autoscaler.spec.expanders.iter().any(|name| name == "grpc");
+    let problem = || Problem::new("spec.grpcExpander", "required by the expander `grpc`");
+    match asks && autoscaler.spec.grpc_expander.is_none() {
+        true => Err(vec![problem()]),
+        false => Ok(()),
+    }
 }

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+    ReplicationController,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
@@ -20,7 +22,10 @@ use process::{Random, Supervised, Supervisor};
 use tokio::sync::Notify;
 
 use super::Caches;
-use crate::{Cache, CachedObject};
+use crate::{Cache, CacheEntry, CachedObject, CapacityBuffer};
+
+/// How long after the API was found to have no CapacityBuffers it is discovered again.
+const BUFFER_RETRY: Duration = Duration::from_secs(60);
 
 /// Follows one kind in a supervised task that ends when its guard is dropped, from the first NodeAutoscaler on if `waits`.
 macro_rules! follow {
@@ -51,6 +56,12 @@ macro_rules! node_caches {
             /// Groups of nodes.
             pub groups: Cache<CachedObject<NodeGroup>>,
             $(#[doc = $doc] pub $field: Cache<CachedObject<$kind>>,)*
+            /// CapacityBuffers, where the cluster has the kind.
+            pub buffers: Cache<CachedObject<CapacityBuffer>>,
+            /// The templates of buffers.
+            pub pod_templates: Cache<CachedObject<PodTemplate>>,
+            /// The deployments that buffers refer to.
+            pub deployments: Cache<CachedObject<Deployment>>,
         }
 
         impl NodeCaches {
@@ -65,6 +76,7 @@ macro_rules! node_caches {
                 let mut tasks = vec![
                     $(follow!($field: $kind, caches, client, random, supervisor, has_objects),)*
                 ];
+                tasks.push(follow_buffers(caches, client, random, supervisor, has_objects));
                 if has_objects {
                     let autoscalers =
                         follow!(autoscalers: NodeAutoscaler, caches, client, random, supervisor, false);
@@ -124,13 +136,54 @@ node_caches! {
 impl NodeCaches {
     /// Waits until there is a NodeAutoscaler.
     pub async fn needed(&self) {
-        let exists = Arc::new(Notify::new());
-        let notified = Arc::clone(&exists);
-        let _subscription = self.autoscalers.subscribe(move |_, new| {
-            if new.is_some() {
-                notified.notify_one();
-            }
-        });
-        exists.notified().await;
+        exists(&self.autoscalers).await;
     }
+
+    /// Follows CapacityBuffers for as long as it is polled, and from the first one on what they refer to. A cluster may not have the kind.
+    async fn run_buffers(&self, client: &Client, random: &Random) {
+        while client.list_api_group_resources(CapacityBuffer::API_VERSION).await.is_err() {
+            tokio::time::sleep(BUFFER_RETRY).await;
+        }
+        let config = watcher::Config::default;
+        let references = async {
+            exists(&self.buffers).await;
+            tokio::join!(
+                self.pod_templates.run(Api::all(client.clone()), config(), random),
+                self.deployments.run(Api::all(client.clone()), config(), random),
+            );
+        };
+        tokio::join!(self.buffers.run(Api::all(client.clone()), config(), random), references);
+    }
+}
+
+/// Waits until there is an object of a kind.
+async fn exists<E: CacheEntry>(cache: &Cache<E>) {
+    let exists = Arc::new(Notify::new());
+    let notified = Arc::clone(&exists);
+    let _subscription = cache.subscribe(move |_, new| {
+        if new.is_some() {
+            notified.notify_one();
+        }
+    });
+    exists.notified().await;
+}
+
+/// Follows CapacityBuffers in a supervised task that ends when its guard is dropped, from the first NodeAutoscaler on if `waits`.
+fn follow_buffers(
+    caches: &Arc<Caches>,
+    client: &Client,
+    random: &Random,
+    supervisor: &Supervisor,
+    waits: bool,
+) -> Supervised {
+    let (caches, client, random) = (Arc::clone(caches), client.clone(), random.clone());
+    supervisor.spawn("watch of kind CapacityBuffer for node autoscaling", move || {
+        let (caches, client, random) = (Arc::clone(&caches), client.clone(), random.clone());
+        async move {
+            if waits {
+                caches.node_scaling.needed().await;
+            }
+            caches.node_scaling.run_buffers(&client, &random).await;
+        }
+    })
 }

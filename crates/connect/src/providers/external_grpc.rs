@@ -62,9 +62,7 @@ pub(super) fn open(
     settings: &Value,
 ) -> Result<Arc<dyn NodeGroupProvider>, String> {
     let Settings { address, tls, timeout, _discover: _ } = read_settings(settings)?;
-    let timeout = timeout.map_or(Ok(TIMEOUT), |timeout| Duration::try_from(timeout.0));
-    let timeout = timeout.ok().filter(|timeout| !timeout.is_zero());
-    let timeout = timeout.ok_or("timeout: must be positive")?;
+    let timeout = grpc::timeout(timeout, TIMEOUT)?;
     let server = GrpcServer::new(context, &address, tls)?;
     Ok(Arc::new(ExternalGrpc {
         client: context.client.clone(),

@@ -4,6 +4,8 @@
 
 mod aws;
 mod docker;
+mod expander;
+mod external_grpc;
 mod haproxy;
 mod metrics_api;
 mod nats;

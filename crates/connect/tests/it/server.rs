@@ -13,8 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 pub(crate) struct Server {
     pub(crate) url: String,
@@ -22,6 +23,12 @@ pub(crate) struct Server {
     pub(crate) ca_bundle: String,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
+}
+
+/// A certificate with its private key.
+pub(crate) struct Identity {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) key: Vec<u8>,
 }
 
 impl Server {
@@ -40,6 +47,24 @@ impl Server {
             .unwrap();
         let ca = base64::engine::general_purpose::STANDARD.encode(cert.pem());
         Self::start(app, Some(TlsAcceptor::from(Arc::new(config))), ca).await
+    }
+
+    /// Requires clients to show a certificate of an authority.
+    pub(crate) async fn mutual(
+        app: Router,
+        identity: Identity,
+        authority: CertificateDer<'static>,
+    ) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+        let key = PrivateKeyDer::try_from(identity.key).unwrap();
+        let config = ServerConfig::builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![identity.certificate], key)
+            .unwrap();
+        Self::start(app, Some(TlsAcceptor::from(Arc::new(config))), String::new()).await
     }
 
     async fn start(app: Router, tls: Option<TlsAcceptor>, ca_bundle: String) -> Self {

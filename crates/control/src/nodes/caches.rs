@@ -118,14 +118,15 @@ macro_rules! snapshot {
                     }
                 })
             };
-            vec![autoscalers, groups, $({
+            let buffers = subscribe_to_buffers(caches, trigger);
+            buffers.into_iter().chain([autoscalers, groups, $({
                 let trigger = Arc::clone(trigger);
                 caches.$field.subscribe(move |old, new| {
                     if $matters(old.map(|old| &old.0), new.map(|new| &new.0)) {
                         trigger.fire();
                     }
                 })
-            },)*]
+            },)*]).collect()
         }
 
         lists!(groups: NodeGroup);
@@ -200,6 +201,21 @@ impl Snapshot {
             }
         }
     }
+}
+
+/// Fires the trigger when buffers ask for other room, until the subscriptions are dropped.
+fn subscribe_to_buffers(caches: &NodeCaches, trigger: &Arc<Trigger>) -> [Subscription; 3] {
+    macro_rules! subscribe {
+        ($field:ident) => {{
+            let trigger = Arc::clone(trigger);
+            caches.$field.subscribe(move |old, new| {
+                if watch::spec_changed(old.map(|old| &old.0), new.map(|new| &new.0)) {
+                    trigger.fire();
+                }
+            })
+        }};
+    }
+    [subscribe!(buffers), subscribe!(pod_templates), subscribe!(deployments)]
 }
 
 /// Returns the group of each node whose label names another or none.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use api::plimsoll::node_autoscaler::NodeAutoscalerStatus;
 use api::plimsoll::node_group::Options;
 use api::plimsoll::{NodeAutoscaler, Span};
-use decide::nodes::{Effect, Group, GroupOptions, Resources, Status, Template};
+use decide::nodes::{Answer, Effect, Group, GroupOptions, Resources, Status, Template};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
@@ -18,6 +18,8 @@ use super::caches::Snapshot;
 
 /// The annotation of a recorded NodeAutoscaler: the nodes that rest after a failure, as `node=TIME,node=TIME`.
 const RESTING_ANNOTATION: &str = "plimsoll.dev/resting-nodes";
+/// The annotation of a recorded NodeAutoscaler: the groups that another process preferred, as `group,group;group`.
+const ANSWERS_ANNOTATION: &str = "plimsoll.dev/expander-answers";
 /// The annotations that decisions read begin with one of these.
 const ANNOTATIONS: [&str; 5] = [
     "cluster-autoscaler.kubernetes.io/",
@@ -35,6 +37,8 @@ pub(super) struct Inputs {
     pub(super) groups: Vec<Group>,
     /// The state from earlier evaluations.
     pub(super) status: Status,
+    /// What another process answered.
+    pub(super) answers: Vec<Answer>,
     /// The time of the plan.
     pub(super) now: Timestamp,
 }
@@ -87,6 +91,10 @@ impl Inputs {
         if !resting.is_empty() {
             object["metadata"]["annotations"][RESTING_ANNOTATION] = json!(resting.join(","));
         }
+        if !self.answers.is_empty() {
+            let answers: Vec<String> = self.answers.iter().map(|groups| groups.join(",")).collect();
+            object["metadata"]["annotations"][ANSWERS_ANNOTATION] = json!(answers.join(";"));
+        }
         object
     }
 
@@ -138,6 +146,16 @@ pub(super) fn resting(autoscaler: &NodeAutoscaler) -> BTreeMap<Box<str>, Timesta
         Some((node.into(), at.parse::<Timestamp>().ok()?))
     };
     entries.filter_map(read).collect()
+}
+
+/// Reads the answers of a recorded NodeAutoscaler.
+pub(super) fn answers(autoscaler: &NodeAutoscaler) -> Vec<Answer> {
+    let annotations = autoscaler.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(ANSWERS_ANNOTATION));
+    let answers = text.into_iter().flat_map(|text| text.split(';'));
+    let groups =
+        |answer: &str| answer.split(',').filter(|name| !name.is_empty()).map(Into::into).collect();
+    answers.map(groups).collect()
 }
 
 fn options(options: &GroupOptions) -> Options {
@@ -390,7 +408,13 @@ mod tests {
     fn waits_are_as_over_in_the_record_as_they_were() {
         let now: Timestamp = "2026-01-01T00:00:10.3Z".parse().unwrap();
         let snapshot = Snapshot::new(&cluster::NodeCaches::default(), &Additions::default());
-        let inputs = Inputs { snapshot, groups: Vec::new(), status: Status::default(), now };
+        let inputs = Inputs {
+            snapshot,
+            groups: Vec::new(),
+            status: Status::default(),
+            answers: Vec::new(),
+            now,
+        };
         let limit = SignedDuration::from_secs(5);
         for (since, is_over) in [
             ("2026-01-01T00:00:05Z", true),

@@ -26,6 +26,8 @@ pub(super) struct Memory {
     pub(super) invalid: Option<String>,
     /// The other holder of Cluster Autoscaler's Lease, as it was logged.
     pub(super) rival: Option<String>,
+    /// What is wrong with the ConfigMap of priorities, as it was reported: the reason and the text.
+    pub(super) priorities: Option<(&'static str, String)>,
     /// Whether the last evaluation found the cluster unhealthy, and whether pods waited though it had all nodes that it may have.
     pub(super) was_unhealthy: bool,
     pub(super) was_full: bool,

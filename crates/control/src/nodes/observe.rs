@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 
 use api::nodes::ClusterObjects;
 use api::plimsoll::{NodeAutoscaler, NodeGroup};
-use decide::nodes::{Cluster, Settings, Status};
+use decide::nodes::{Answer, Cluster, Settings, Status};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
@@ -27,6 +27,8 @@ pub struct Observation {
     pub settings: Settings,
     /// The state from earlier decisions.
     pub status: Status,
+    /// What another process answered to the questions of the plan.
+    pub answers: Vec<Answer>,
 }
 
 /// The kinds of objects that a decision about nodes depends on.
@@ -86,6 +88,7 @@ pub(super) fn observe_known(
         settings: settings.map_err(|problems| Unreadable::new(autoscaler, problems))?,
         status: Status { resting, ..api::nodes::status(autoscaler.status.as_ref()) },
         cluster: cluster(world, known)?,
+        answers: super::inputs::answers(autoscaler),
     })
 }
 

@@ -37,7 +37,7 @@ impl Plan {
         };
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
         took("updateClusterState");
-        let added = evaluation.scale_up();
+        let added = evaluation.scale_up_answered(&observed.answers);
         took("scaleUp");
         let removed = evaluation.scale_down(&observed.status, &added);
         took("findUnneeded");

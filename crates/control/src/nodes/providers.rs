@@ -3,7 +3,7 @@
 //! A provider that fails or hangs pauses only its own groups: its state is read in a task of its own, and an evaluation goes on without
 //! what takes longer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -81,8 +81,8 @@ pub(super) struct ProviderStates {
     pub(super) groups: ProviderGroups,
     /// The groups that are not named and are used all the same, with the name of their provider.
     pub(super) unnamed: Vec<(String, Group)>,
-    /// The providers that are asked for such groups and have answered.
-    pub(super) answered: BTreeSet<String>,
+    /// The bounds of all groups by their ids, of each provider that discovers groups and has answered.
+    pub(super) listed: BTreeMap<String, BTreeMap<String, (u32, u32)>>,
     /// The group of each node, by what was last known.
     pub(super) membership: Membership,
 }
@@ -234,7 +234,9 @@ impl Opened {
         }
         let has_answered = self.last.as_ref().is_some_and(|last| last.groups.is_ok());
         if wanted.unnamed == Unnamed::Discovered && self.reading.is_empty() && has_answered {
-            states.answered.insert(provider.to_owned());
+            let bounds = |group: &Group| (group.id.clone(), (group.min, group.max));
+            let listed = self.last_known.iter().map(bounds).collect();
+            states.listed.insert(provider.to_owned(), listed);
         }
     }
 

@@ -318,7 +318,7 @@ fn words(refusal: &Refusal) -> String {
 }
 
 /// Returns a condition, with the time of its last change.
-fn condition(
+pub(super) fn condition(
     old: &[Condition],
     kind: &str,
     is_true: bool,
@@ -339,7 +339,7 @@ fn condition(
 }
 
 /// Returns the fields of a merge patch that turns one object into the other. Fields and entries that are gone are null.
-fn difference(old: &Value, new: &Value) -> Map<String, Value> {
+pub(super) fn difference(old: &Value, new: &Value) -> Map<String, Value> {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return Map::new() };
     let mut change = Map::new();
     for (key, value) in new {

@@ -24,8 +24,8 @@ use super::providers::ProviderGroup;
 use super::record::SOURCE;
 use super::rival::Rival;
 use super::taints::{self, TaintChange};
-use super::values::NodeSource;
 use crate::context::Context;
+use crate::node_settings::NodeSource;
 
 /// Annotations with this prefix hold the deletion of a node for a while.
 const DELAY_DELETION: &str = "delay-deletion.cluster-autoscaler.kubernetes.io/";

@@ -9,8 +9,8 @@ use kube::api::Api;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::values::NodeSource;
 use crate::context::Context;
+use crate::node_settings::NodeSource;
 
 /// The name of Cluster Autoscaler's Lease.
 pub(super) const LEASE: &str = "cluster-autoscaler";

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use api::plimsoll::NodeAutoscaler;
 use cluster::Key;
 use decide::nodes::{Evaluation, ScaleUp, ScaleUpUnderWay, Unschedulable};
 use tokio::time::Instant;
@@ -43,6 +44,7 @@ impl NodeController {
     /// Carries out a plan of additions, and makes it again without the groups that fail.
     pub(super) async fn grow(
         &mut self,
+        autoscaler: &NodeAutoscaler,
         mut plan: ScaleUp,
         observed: &mut Observation,
         groups: &ProviderGroups,
@@ -54,8 +56,10 @@ impl NodeController {
             {
                 break;
             }
+            self.answer(autoscaler, observed).await;
             let now = self.cx.clock.now();
-            plan = Evaluation::new(&observed.cluster, &observed.settings, now).scale_up();
+            plan = Evaluation::new(&observed.cluster, &observed.settings, now)
+                .scale_up_answered(&observed.answers);
         }
         growth.unschedulable = plan.unschedulable;
         growth

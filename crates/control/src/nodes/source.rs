@@ -1,5 +1,6 @@
 //! The autoscaler and its groups: objects, or values with the groups that providers list.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::plimsoll::node_group::{NodeGroupSpec, Options};
@@ -10,8 +11,8 @@ use connect::providers::node_group_block;
 use super::NodeController;
 use super::caches::Additions;
 use super::providers::ProviderStates;
-use super::values::{GroupValue, NodeSource, NodeValues};
 use super::wanted::Wanted;
+use crate::node_settings::{GroupValue, NodeSource, NodeValues};
 
 impl NodeController {
     /// Returns the settings, if they are values.
@@ -60,7 +61,9 @@ fn groups(values: &NodeValues, states: &ProviderStates) -> Vec<Arc<CachedObject<
     let named = named.map(|GroupValue { provider, id, min, max }| group(provider, id, *min, *max));
     let listed = states.unnamed.iter();
     let listed = listed.map(|(provider, found)| group(provider, &found.id, found.min, found.max));
-    named.chain(listed).map(|group| Arc::new(CachedObject(group))).collect()
+    let mut seen = BTreeSet::new();
+    let is_new = |group: &NodeGroup| seen.insert(group.metadata.name.clone());
+    named.chain(listed).filter(is_new).map(|group| Arc::new(CachedObject(group))).collect()
 }
 
 /// Returns a group of a provider as an object.

@@ -7,7 +7,8 @@ use connect::providers::{NamedGroup, labels_nodes, named_group, node_group_block
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::values::{GroupValue, NodeValues};
+use super::discovery::is_discovered;
+use crate::node_settings::{GroupValue, NodeValues};
 
 /// What is asked from each provider, by its name.
 #[derive(Default)]
@@ -22,7 +23,7 @@ pub(super) struct Wanted {
 pub(super) struct WantedProvider {
     /// The settings of its connection; null: the defaults.
     pub(super) settings: Value,
-    /// The groups that are named.
+    /// The groups that are named, without those that it discovers.
     pub(super) named: Vec<NamedGroup>,
     /// The names of their NodeGroups by the id of the group.
     pub(super) names: BTreeMap<String, String>,
@@ -59,8 +60,15 @@ impl Wanted {
         for group in groups {
             let own = group.name_any();
             let outcome = named_group(group).map_err(|error| error.to_string());
-            let outcome =
-                outcome.and_then(|(provider, named)| wanted.provider(provider).name(&own, named));
+            let outcome = outcome.and_then(|(provider, named)| {
+                let provider = wanted.provider(provider);
+                provider.name(&own, &named.id)?;
+                // A discovered group is there for as long as its provider finds it.
+                if provider.unnamed != Unnamed::Discovered || !is_discovered(group) {
+                    provider.named.push(named);
+                }
+                Ok(())
+            });
             if let Err(problem) = outcome {
                 wanted.problems.insert(own, problem);
             }
@@ -85,9 +93,10 @@ impl Wanted {
         for GroupValue { provider, id, .. } in &values.groups {
             let mut block = node_group_block(provider, id);
             let settings = block.remove(provider).unwrap_or_default();
-            let named = NamedGroup { id: id.clone(), settings };
-            if let Err(problem) = wanted.provider(provider).name(id, named) {
-                wanted.problems.insert(id.clone(), problem);
+            let provider = wanted.provider(provider);
+            // A flag may be given twice; both name the same group.
+            if provider.name(id, id).is_ok() {
+                provider.named.push(NamedGroup { id: id.clone(), settings });
             }
         }
         // A node is known by its id alone: labels belong to objects.
@@ -104,13 +113,12 @@ impl Wanted {
 }
 
 impl WantedProvider {
-    /// Adds a group that is named. Two NodeGroups cannot scale the same machines.
-    fn name(&mut self, group: &str, named: NamedGroup) -> Result<(), String> {
-        if let Some(other) = self.names.get(&named.id) {
-            return Err(format!("NodeGroup {other} names the same group, `{}`", named.id));
+    /// Sets the name of the group with an id. Two NodeGroups cannot scale the same machines.
+    fn name(&mut self, group: &str, id: &str) -> Result<(), String> {
+        if let Some(other) = self.names.get(id) {
+            return Err(format!("NodeGroup {other} names the same group, `{id}`"));
         }
-        self.names.insert(named.id.clone(), group.to_owned());
-        self.named.push(named);
+        self.names.insert(id.to_owned(), group.to_owned());
         Ok(())
     }
 }

@@ -1,9 +1,24 @@
-//! Node autoscaling on the embedded engine with simulated groups: pods get nodes, and unneeded nodes are removed.
+//! Node autoscaling: pods get nodes, and unneeded nodes are removed. Each story runs on the embedded engine with simulated groups, and
+//! on a real API server with the real scheduler and KWOK.
 
+mod blockers;
+mod buffers;
+mod cloud;
+mod deaths;
+mod expander;
+mod growing;
 mod hanging;
+mod idle;
 mod invalid;
+mod invariants;
+mod membership;
+mod removals;
 mod replay;
 mod rivals;
+mod shrinking;
+mod stories;
+mod trouble;
+mod values;
 
 use std::time::Duration;
 
@@ -18,12 +33,23 @@ use process::Supervisor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 use crate::client;
 use crate::cluster::{Cluster, until};
+use invariants::Invariants;
 
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+/// Held by the story that uses the real cluster: its NodeAutoscaler is for all nodes.
+static REAL_CLUSTER: Mutex<()> = Mutex::const_new(());
+
+/// The engine that a story runs on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Embedded,
+    Real,
+}
 
 /// A cluster with a NodeAutoscaler and controllers. Pods of these tests go to the nodes of groups only.
 struct World {
@@ -32,6 +58,8 @@ struct World {
     name: String,
     provider: &'static str,
     tasks: JoinSet<()>,
+    invariants: Invariants,
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 /// Runs the controller of nodes as a process of its own does.
@@ -54,11 +82,72 @@ impl World {
 
     /// Starts an embedded engine without controllers.
     async fn idle(spec: Value) -> Self {
-        let cluster = Cluster::embedded().await;
+        Self::on(Stage::Embedded, spec).await.unwrap()
+    }
+
+    /// Starts controllers and an autoscaler that removes nodes at once; `None`: there is no such engine.
+    async fn run_on(stage: Stage, spec: Value) -> Option<Self> {
+        let mut world = Self::on(stage, spec).await?;
+        world.tasks.spawn(control(world.client(), world.cluster.settings()));
+        Some(world)
+    }
+
+    /// Returns a cluster without controllers; `None`: there is no such engine.
+    async fn on(stage: Stage, spec: Value) -> Option<Self> {
+        let (cluster, provider, turn) = match stage {
+            Stage::Embedded => (Cluster::embedded().await, "simulated", None),
+            Stage::Real => {
+                let turn = REAL_CLUSTER.lock().await;
+                let cluster = Cluster::real().await?;
+                remove_leftovers(&cluster.client).await;
+                (cluster, "kwok", Some(turn))
+            }
+        };
         let name = cluster.namespace.clone();
-        let world = Self { cluster, name, provider: "simulated", tasks: JoinSet::new() };
+        let invariants = Invariants::follow(&cluster.client, &cluster.namespace);
+        let tasks = JoinSet::new();
+        let world = Self { cluster, name, provider, tasks, invariants, _turn: turn };
         world.autoscaler(spec).await;
-        world
+        Some(world)
+    }
+
+    /// Checks what holds in every story, and on a real cluster removes what the story has made.
+    async fn end(mut self) {
+        until("no taint and no cordon is left", async || {
+            let nodes = self.managed_nodes().await;
+            let is_marked = |node: &Node| {
+                let spec = node.spec.clone().unwrap_or_default();
+                let has_taint = spec.taints.iter().flatten().any(|t| t.key == TO_BE_DELETED);
+                has_taint || spec.unschedulable == Some(true)
+            };
+            !nodes.iter().any(is_marked)
+        })
+        .await;
+        self.invariants.check();
+        self.tasks.shutdown().await;
+        if self.provider == "simulated" {
+            return;
+        }
+        drop(self.invariants);
+        let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+        drop(self.cluster.api::<Pod>().delete_collection(&now, &all).await);
+        remove_leftovers(&self.cluster.client).await;
+        self.cluster.end().await;
+    }
+
+    /// The nodes of all groups of this story.
+    async fn managed_nodes(&self) -> Vec<Node> {
+        let api: Api<Node> = Api::all(self.client());
+        let of_story = ListParams::default().labels(&format!("pool={}", self.name));
+        api.list(&of_story).await.unwrap().items
+    }
+
+    /// The name of a group: unique in a cluster that stories share.
+    fn group_name(&self, name: &str) -> String {
+        match self.provider {
+            "simulated" => name.to_owned(),
+            _ => format!("{name}-{}", self.name),
+        }
     }
 
     async fn autoscaler(&self, mut spec: Value) {
@@ -90,10 +179,12 @@ impl World {
         spec["template"] = json!({
             "labels": {"pool": self.name, "kind": name},
             "capacity": {"cpu": "4", "memory": "16Gi", "pods": "20"},
+            // Keeps the pods of other tests away.
+            "taints": [{"key": "pool", "value": self.name, "effect": "NoSchedule"}],
         });
         self.put::<NodeGroup>(json!({
             "apiVersion": "plimsoll.dev/v1alpha1", "kind": "NodeGroup",
-            "metadata": {"name": name}, "spec": spec,
+            "metadata": {"name": self.group_name(name)}, "spec": spec,
         }))
         .await;
     }
@@ -122,6 +213,7 @@ impl World {
             "metadata": {"name": name, "labels": {"app": "test"}},
             "spec": {
                 "nodeSelector": {"pool": self.name},
+                "tolerations": [{"key": "pool", "operator": "Exists"}],
                 "terminationGracePeriodSeconds": 1,
                 "containers": [{
                     "name": "c", "image": "game:1", "resources": {"requests": {"cpu": cpu}},
@@ -129,7 +221,8 @@ impl World {
             },
         });
         for (key, value) in more.as_object().into_iter().flatten() {
-            pod["metadata"][key] = value.clone();
+            let part = if key == "volumes" { "spec" } else { "metadata" };
+            pod[part][key] = value.clone();
         }
         let pod: Pod = serde_json::from_value(pod).unwrap();
         self.cluster.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
@@ -141,6 +234,8 @@ impl World {
             "metadata": {"name": name},
             "spec": {
                 "nodeSelector": {"pool": self.name, "kind": group},
+                "tolerations": [{"key": "pool", "operator": "Exists"}],
+                "terminationGracePeriodSeconds": 1,
                 "containers": [{
                     "name": "c", "image": "game:1", "resources": {"requests": {"cpu": "3"}},
                 }],
@@ -193,7 +288,8 @@ impl World {
     /// The nodes of a group.
     async fn nodes(&self, group: &str) -> Vec<Node> {
         let api: Api<Node> = Api::all(self.client());
-        let of_group = ListParams::default().labels(&format!("plimsoll.dev/node-group={group}"));
+        let of_group = ListParams::default()
+            .labels(&format!("plimsoll.dev/node-group={}", self.group_name(group)));
         api.list(&of_group).await.unwrap().items
     }
 
@@ -206,7 +302,7 @@ impl World {
 
     async fn group_status(&self, name: &str) -> Value {
         let api: Api<NodeGroup> = Api::all(self.client());
-        json!(api.get(name).await.unwrap().status)
+        json!(api.get(&self.group_name(name)).await.unwrap().status)
     }
 
     /// Whether a condition of a group has a status.
@@ -220,12 +316,59 @@ impl World {
     async fn reasons(&self, about: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client());
         let events = events.list(&ListParams::default()).await.unwrap().items;
-        let is_about = |event: &Event| event.involved_object.name.as_deref() == Some(about);
+        let is_about = |event: &Event| {
+            let (object, own) = (&event.involved_object, &self.cluster.namespace);
+            object.name.as_deref() == Some(about)
+                && object.namespace.as_ref().is_none_or(|namespace| namespace == own)
+        };
         events.into_iter().filter(is_about).filter_map(|event| event.reason).collect()
     }
 
     async fn has_event(&self, about: &str, reason: &str) -> bool {
         self.reasons(about).await.iter().any(|found| found == reason)
+    }
+
+    /// Whether there is an event about a group.
+    async fn has_group_event(&self, group: &str, reason: &str) -> bool {
+        self.has_event(&self.group_name(group), reason).await
+    }
+
+    /// The reasons that recorded decisions give for keeping a node.
+    async fn kept_for(&self, node: &str) -> Vec<String> {
+        let decisions: Api<Decision> = Api::all(self.client());
+        let all = decisions.list(&ListParams::default()).await.unwrap().items;
+        let kept = all.iter().flat_map(|decision| {
+            decision.spec.decision["unremovable"].as_array().cloned().unwrap_or_default()
+        });
+        let kept = kept.filter(|kept| kept["node"] == node);
+        kept.map(|kept| {
+            let code = kept["blocking"].as_str().or(kept["reason"].as_str());
+            code.unwrap_or_default().to_owned()
+        })
+        .collect()
+    }
+
+    /// Changes a node.
+    async fn patch_node(&self, name: &str, change: Value) {
+        let nodes: Api<Node> = Api::all(self.client());
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    }
+
+    /// The node of a pod.
+    async fn node_of(&self, pod: &str) -> String {
+        let pod = self.cluster.api::<Pod>().get(pod).await.unwrap();
+        pod.spec.and_then(|spec| spec.node_name).unwrap()
+    }
+
+    /// Creates a budget for the pods of this test.
+    async fn budget(&self, min_available: u32) {
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": {"name": "b"},
+            "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": "test"}}},
+        }))
+        .unwrap();
+        let budgets = self.cluster.api::<PodDisruptionBudget>();
+        budgets.create(&PostParams::default(), &budget).await.unwrap();
     }
 
     /// Whether a node has the hard taint.
@@ -234,256 +377,18 @@ impl World {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_get_nodes_from_zero_and_reasons_are_reported() {
-    let world = World::start(json!({"scaleDown": {"enabled": false}})).await;
-    world.group("small", json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    for n in 0..6 {
-        world.pod(&format!("p{n}"), "1500m", json!({})).await;
-    }
-    until("six pods have nodes", async || world.bound().await == 6).await;
-    assert_eq!(world.nodes("small").await.len(), 3, "two pods fit on each");
-    assert_eq!(world.group_status("small").await["target"], 3);
-    until("pods have events", async || world.has_event("p0", "TriggeredScaleUp").await).await;
-    until("the group has an event", async || world.has_event("small", "ScaledUpGroup").await).await;
-    until("a decision is recorded", async || {
-        let decisions: Api<Decision> = Api::all(world.client());
-        let all = decisions.list(&ListParams::default()).await.unwrap().items;
-        all.iter().any(|decision| decision.spec.subject.kind == "NodeAutoscaler")
+/// Removes autoscalers, groups and their nodes from a real cluster: of this story, or of one that failed.
+async fn remove_leftovers(client: &Client) {
+    let (now, all) = (DeleteParams::default(), ListParams::default());
+    drop(Api::<NodeAutoscaler>::all(client.clone()).delete_collection(&now, &all).await);
+    drop(Api::<NodeGroup>::all(client.clone()).delete_collection(&now, &all).await);
+    let of_groups = ListParams::default().labels("plimsoll.dev/node-group");
+    let nodes: Api<Node> = Api::all(client.clone());
+    drop(nodes.delete_collection(&now, &of_groups).await);
+    let autoscalers: Api<NodeAutoscaler> = Api::all(client.clone());
+    until("they are gone", async || {
+        let nodes = nodes.list(&of_groups).await.unwrap().items;
+        nodes.is_empty() && autoscalers.list(&all).await.unwrap().items.is_empty()
     })
     .await;
-    until("the scale-up is complete", async || {
-        world.group_status("small").await["scaleUp"].is_null()
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_expander_chooses_the_group() {
-    let spec = json!({"expanders": ["priority"], "scaleDown": {"enabled": false}});
-    let world = World::start(spec).await;
-    world.group("first", json!({"max": 5, "priority": 1}), json!({"startAfter": "0s"})).await;
-    world.group("second", json!({"max": 5, "priority": 9}), json!({"startAfter": "0s"})).await;
-    world.pod("p", "1", json!({})).await;
-    until("the pod has a node", async || world.bound().await == 1).await;
-    assert_eq!((world.nodes("first").await.len(), world.nodes("second").await.len()), (0, 1));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold_and_waiting_pods_get_events() {
-    let world = World::start(json!({"scaleDown": {"enabled": false}})).await;
-    world.group("one", json!({"max": 1}), json!({"startAfter": "0s"})).await;
-    world.pod("fits", "3", json!({})).await;
-    until("the pod has a node", async || world.bound().await == 1).await;
-    world.pod("waits", "3", json!({})).await;
-    world.pod("huge", "100", json!({})).await;
-    until("the small pod has an event", async || {
-        world.has_event("waits", "NotTriggerScaleUp").await
-    })
-    .await;
-    until("the huge pod has an event", async || world.has_event("huge", "NotTriggerScaleUp").await)
-        .await;
-    assert_eq!(world.nodes("one").await.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_without_machines_is_backed_off_and_the_next_best_grows() {
-    let spec = json!({"expanders": ["priority"], "scaleDown": {"enabled": false}});
-    let world = World::start(spec).await;
-    let empty = json!({"startAfter": "0s", "outOfStock": true});
-    world.group("best", json!({"max": 5, "priority": 9}), empty).await;
-    world.group("other", json!({"max": 5, "priority": 1}), json!({"startAfter": "0s"})).await;
-    world.pod("p", "1", json!({})).await;
-    until("the pod has a node", async || world.bound().await == 1).await;
-    assert_eq!(world.nodes("other").await.len(), 1);
-    until("backed off", async || world.has_condition("best", "BackedOff", "True").await).await;
-    assert!(world.has_event("best", "FailedToScaleUpGroup").await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_that_fail_to_start_are_given_up() {
-    let world = World::start(json!({"scaleDown": {"enabled": false}})).await;
-    let broken = json!({"startAfter": "0s", "failureRate": 1.0});
-    world.group("broken", json!({"max": 5}), broken).await;
-    world.pod("p", "1", json!({})).await;
-    until("backed off", async || world.has_condition("broken", "BackedOff", "True").await).await;
-    until("given up", async || world.group_status("broken").await["target"] == 0).await;
-    assert!(world.has_event("broken", "ScaleUpFailed").await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_that_do_not_appear_in_time_are_cancelled() {
-    let spec = json!({"scaleUp": {"maxProvisionTime": "1s"}, "scaleDown": {"enabled": false}});
-    let world = World::start(spec).await;
-    world.group("slow", json!({"max": 5}), json!({"startAfter": "1h"})).await;
-    world.pod("p", "1", json!({})).await;
-    until("timed out", async || world.has_event("slow", "ScaleUpTimedOut").await).await;
-    until("cancelled", async || world.group_status("slow").await["target"] == 0).await;
-    until("backed off", async || world.has_condition("slow", "BackedOff", "True").await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn empty_nodes_are_removed_but_never_below_the_minimum() {
-    let world = World::start(json!({})).await;
-    world.group("g", json!({"min": 1, "max": 5}), json!({"startAfter": "0s"})).await;
-    for n in 0..3 {
-        world.pod(&format!("p{n}"), "3", json!({})).await;
-    }
-    until("three pods have nodes", async || world.bound().await == 3).await;
-    for n in 0..3 {
-        world.delete_pod(&format!("p{n}")).await;
-    }
-    until("one node is left", async || world.nodes("g").await.len() == 1).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let left = world.nodes("g").await;
-    assert_eq!(left.len(), 1, "the minimum stays");
-    assert_eq!(world.group_status("g").await["target"], 1);
-    assert!(!world.is_tainted(&left[0].name_any()).await);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_drained_within_its_budgets() {
-    let world = World::start(json!({"scaleDown": {"skipCustomControllerPods": false}})).await;
-    world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    let budget: PodDisruptionBudget = serde_json::from_value(json!({
-        "metadata": {"name": "b"},
-        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "test"}}},
-    }))
-    .unwrap();
-    let budgets = world.cluster.api::<PodDisruptionBudget>();
-    budgets.create(&PostParams::default(), &budget).await.unwrap();
-    let owner = world.owner().await;
-    world.pod("first", "1500m", json!({"ownerReferences": owner})).await;
-    world.pod("second", "1500m", json!({"ownerReferences": owner})).await;
-    until("two pods share a node", async || world.bound().await == 2).await;
-    world.pod("third", "1200m", json!({"ownerReferences": owner})).await;
-    until("the third has another", async || world.bound().await == 3).await;
-    assert_eq!(world.nodes("g").await.len(), 2);
-    world.delete_pod("second").await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!((world.bound().await, world.nodes("g").await.len()), (2, 2), "the budget holds");
-    let change = Patch::Merge(json!({"spec": {"minAvailable": 1}}));
-    budgets.patch("b", &PatchParams::default(), &change).await.unwrap();
-    until("one node is drained and gone", async || world.nodes("g").await.len() == 1).await;
-    assert_eq!(world.bound().await, 1, "its pod was evicted");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_that_nothing_would_replace_keep_their_node() {
-    let world = World::start(json!({})).await;
-    world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    world.pod("bare", "100m", json!({})).await;
-    world.pod("full", "3950m", json!({})).await;
-    until("both have nodes", async || world.bound().await == 2).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!((world.bound().await, world.nodes("g").await.len()), (2, 2));
-    let changes =
-        json!({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}});
-    world.delete_pod("full").await;
-    until("the empty node is gone", async || world.nodes("g").await.len() == 1).await;
-    let change = Patch::Merge(json!({"metadata": changes}));
-    let pods = world.cluster.api::<Pod>();
-    pods.patch("bare", &PatchParams::default(), &change).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(world.bound().await, 1, "there is no other node for it");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_with_a_pod_that_cannot_be_decoded_stays() {
-    let mut world = World::idle(json!({})).await;
-    world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    let odd = json!({"metadata": {"name": "odd", "namespace": world.name, "uid": "u"}, "spec": 7});
-    let client = client::listing(world.client(), "pods", "spec.nodeName", odd);
-    world.tasks.spawn(control(client, world.cluster.settings()));
-    world.pod("p", "3", json!({})).await;
-    until("the pod has a node", async || world.bound().await == 1).await;
-    let node = world.nodes("g").await.remove(0).name_any();
-    world.delete_pod("p").await;
-    until("the removal fails", async || world.has_event(&node, "ScaleDownFailed").await).await;
-    assert_eq!(world.nodes("g").await.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_in_the_middle_of_a_removal_leaves_no_taint() {
-    let world =
-        World::idle(json!({"scaleDown": {"maxParallel": 1, "delayAfterTaint": "1m"}})).await;
-    world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    let (client, settings) = (world.client(), world.cluster.settings());
-    let first = tokio::spawn(control(client, settings));
-    world.pod("p", "3", json!({})).await;
-    until("the pod has a node", async || world.bound().await == 1).await;
-    let node = world.nodes("g").await[0].name_any();
-    world.delete_pod("p").await;
-    until("the removal has begun", async || world.is_tainted(&node).await).await;
-    first.abort();
-    drop(first.await);
-    assert!(world.is_tainted(&node).await, "the controller died in between");
-    let keep = json!({"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"});
-    let change = Patch::Merge(json!({"metadata": {"annotations": keep}}));
-    let nodes: Api<Node> = Api::all(world.client());
-    nodes.patch(&node, &PatchParams::default(), &change).await.unwrap();
-    let (client, settings) = (world.client(), world.cluster.settings());
-    let second = tokio::spawn(control(client, settings));
-    until("the taint is gone", async || !world.is_tainted(&node).await).await;
-    assert_eq!(world.nodes("g").await.len(), 1);
-    second.abort();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn controllers_that_die_at_any_request_leave_no_taint_and_keep_the_minimum() {
-    let mut world = World::idle(json!({})).await;
-    world.group("g", json!({"min": 1, "max": 5}), json!({"startAfter": "0s"})).await;
-    let (client, settings, seed) = (world.client(), world.cluster.settings(), fastrand::u64(..));
-    eprintln!("deaths by seed {seed}");
-    world.tasks.spawn(async move {
-        let mut chance = fastrand::Rng::with_seed(seed);
-        for number in 0.. {
-            // The watches alone take about thirty requests.
-            let life = chance.u32(30..60 + 20 * number);
-            let (client, death) = client::mortal(client.clone(), life, chance.bool());
-            let mut tasks = JoinSet::new();
-            tasks.spawn(control(client, settings.clone()));
-            death.notified().await;
-        }
-    });
-    for n in 0..3 {
-        world.pod(&format!("p{n}"), "3", json!({})).await;
-    }
-    until("three pods have nodes", async || world.bound().await == 3).await;
-    for n in 0..3 {
-        world.delete_pod(&format!("p{n}")).await;
-    }
-    until("one node is left, without a taint", async || {
-        let nodes = world.nodes("g").await;
-        assert!(!nodes.is_empty(), "the minimum is kept");
-        let is_target = world.group_status("g").await["target"] == 1;
-        is_target && nodes.len() == 1 && !world.is_tainted(&nodes[0].name_any()).await
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kwok_nodes_are_added_and_removed_on_a_real_api_server() {
-    let Some(cluster) = Cluster::real().await else { return };
-    let name = cluster.namespace.clone();
-    let mut world = World { cluster, name: name.clone(), provider: "kwok", tasks: JoinSet::new() };
-    let autoscalers: Api<NodeAutoscaler> = Api::all(world.client());
-    drop(autoscalers.delete("default", &DeleteParams::default()).await);
-    world.tasks.spawn(control(world.client(), world.cluster.settings()));
-    world.autoscaler(json!({"scaleDown": {"unneededFor": "2s"}})).await;
-    let group = format!("g-{name}");
-    world.group(&group, json!({"max": 5}), json!({"startAfter": "0s"})).await;
-    for n in 0..4 {
-        world.pod(&format!("p{n}"), "1500m", json!({})).await;
-    }
-    until("the pods have nodes", async || world.bound().await == 4).await;
-    assert_eq!(world.nodes(&group).await.len(), 2);
-    for n in 0..4 {
-        world.delete_pod(&format!("p{n}")).await;
-    }
-    until("the nodes are gone", async || world.nodes(&group).await.is_empty()).await;
-    let now = DeleteParams::default();
-    drop(Api::<NodeGroup>::all(world.client()).delete(&group, &now).await);
-    drop(Api::<NodeAutoscaler>::all(world.client()).delete("default", &now).await);
-    world.cluster.end().await;
 }

@@ -1,5 +1,7 @@
 //! Chooses between groups that could all help.
 
+use std::collections::BTreeSet;
+
 use super::{Expander, Settings};
 
 /// The consequences of choosing a group.
@@ -22,23 +24,50 @@ pub(super) struct Choice {
     pub(super) cluster_nodes: usize,
 }
 
-/// Picks one choice: each expander of the chain keeps the best by its score, and the name breaks ties.
+/// What the chain of expanders comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The index of a choice, and whether the answer of another process was used.
+    One { at: usize, is_answered: bool },
+    /// Another process has to be asked about these choices.
+    Ask(Vec<usize>),
+}
+
+/// Picks one choice: each expander of the chain keeps the best by its score, and the name breaks ties. `None`: there is no choice.
 ///
-/// `choices` are sorted by group name; `round` distinguishes the picks of one plan.
-pub(super) fn pick(settings: &Settings, choices: &[Choice], round: u64) -> Option<usize> {
+/// `choices` are sorted by group name; `round` distinguishes the picks of one plan; `answer` are the groups that another process prefers.
+pub(super) fn pick(
+    settings: &Settings,
+    choices: &[Choice],
+    round: u64,
+    answer: Option<&BTreeSet<usize>>,
+) -> Option<Pick> {
     let mut left: Vec<usize> = (0..choices.len()).collect();
+    let mut is_answered = false;
     for expander in &settings.expanders {
         if left.len() <= 1 {
             break;
         }
-        left = if *expander == Expander::Random {
-            let at = random(settings.seed, round) % left.len() as u64;
-            vec![left[at as usize]]
-        } else {
-            keep(*expander, choices, left)
+        left = match expander {
+            Expander::Random => {
+                let at = random(settings.seed, round) % left.len() as u64;
+                vec![left[at as usize]]
+            }
+            Expander::Grpc => {
+                let Some(groups) = answer else { return Some(Pick::Ask(left)) };
+                is_answered = true;
+                let is_preferred = |at: &usize| groups.contains(&choices[*at].group);
+                let preferred: Vec<usize> = left.iter().copied().filter(is_preferred).collect();
+                if preferred.is_empty() { left } else { preferred }
+            }
+            Expander::MostPods
+            | Expander::LeastWaste
+            | Expander::LeastNodes
+            | Expander::Price
+            | Expander::Priority => keep(*expander, choices, left),
         };
     }
-    left.first().copied()
+    left.first().map(|at| Pick::One { at: *at, is_answered })
 }
 
 /// Keeps the choices with the lowest score.
@@ -61,7 +90,7 @@ pub(super) fn measure(expander: Expander, choice: &Choice) -> f64 {
         Expander::LeastWaste => waste(choice),
         Expander::Priority => choice.priority.map_or(f64::INFINITY, |p| -f64::from(p)),
         Expander::Price => price(choice),
-        Expander::Random => 0.0,
+        Expander::Random | Expander::Grpc => 0.0,
     }
 }
 
@@ -128,6 +157,34 @@ mod tests {
         }
     }
 
+    fn picked(settings: &Settings, choices: &[Choice]) -> Option<usize> {
+        match pick(settings, choices, 0, None)? {
+            Pick::One { at, is_answered: false } => Some(at),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn another_process_is_asked_about_what_the_expanders_before_it_left() {
+        let all = [
+            choice(0, 1, 5, 1.0, 1.0, 0),
+            choice(4, 2, 9, 1.0, 1.0, 0),
+            choice(7, 2, 9, 1.0, 1.0, 0),
+            choice(9, 1, 9, 1.0, 1.0, 0),
+        ];
+        let expanders = vec![Expander::MostPods, Expander::Grpc, Expander::LeastNodes];
+        let settings = Settings { expanders, ..Settings::default() };
+        assert_eq!(pick(&settings, &all, 0, None), Some(Pick::Ask(vec![1, 2, 3])));
+        for (answer, at) in
+            [(vec![4, 7], 1), (vec![7], 2), (vec![4, 9], 3), (vec![0], 3), (vec![], 3)]
+        {
+            let groups = answer.iter().copied().collect();
+            let found = pick(&settings, &all, 0, Some(&groups));
+            assert_eq!(found, Some(Pick::One { at, is_answered: true }), "{answer:?}");
+        }
+        assert_eq!(picked(&settings, &all[..2]), Some(1), "nothing is left to ask");
+    }
+
     #[test]
     fn rule_1_10_each_expander_keeps_the_best_by_its_score() {
         // Small nodes waste little; big ones are few; the cheap one is the third.
@@ -146,7 +203,7 @@ mod tests {
             (vec![], 0),
         ] {
             let settings = Settings { expanders: chain.clone(), ..Settings::default() };
-            assert_eq!(pick(&settings, &all, 0), Some(best), "{chain:?}");
+            assert_eq!(picked(&settings, &all), Some(best), "{chain:?}");
         }
     }
 
@@ -169,7 +226,7 @@ mod tests {
         ] {
             let expanders = vec![Expander::Priority, Expander::MostPods];
             let settings = Settings { expanders, ..Settings::default() };
-            assert_eq!(pick(&settings, &with(priorities), 0), Some(best), "{priorities:?}");
+            assert_eq!(picked(&settings, &with(priorities)), Some(best), "{priorities:?}");
         }
     }
 
@@ -180,8 +237,8 @@ mod tests {
             .map(|seed| {
                 let settings =
                     Settings { expanders: vec![Expander::Random], seed, ..Settings::default() };
-                assert_eq!(pick(&settings, &all, 0), pick(&settings, &all, 0));
-                pick(&settings, &all, 0)
+                assert_eq!(picked(&settings, &all), picked(&settings, &all));
+                picked(&settings, &all)
             })
             .collect();
         assert!(picks.contains(&Some(0)) && picks.contains(&Some(1)));

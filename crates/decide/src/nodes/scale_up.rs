@@ -7,6 +7,7 @@
 mod apply;
 mod equivalence;
 mod option;
+mod question;
 mod why;
 
 use std::cell::RefCell;
@@ -17,6 +18,8 @@ use super::packing::{self, Bound, Demand, Profiles};
 use super::snapshot::ClassId;
 use super::{Evaluation, NodeId, PodId, Refusal, expander};
 
+use expander::Pick;
+pub use question::{Answer, Question, QuestionOption};
 pub use why::{GroupRefusal, Unschedulable};
 
 /// The plan of additions.
@@ -31,6 +34,8 @@ pub struct ScaleUp {
     /// The order of placements: the nodes of a step are added, and then its pods are placed, each as soon as others made it
     /// possible.
     pub steps: Vec<Vec<(PodId, Placement)>>,
+    /// What another process has to be asked before the plan can go on; it is complete without one.
+    pub question: Option<Question>,
 }
 
 /// The node of a pending pod.
@@ -56,8 +61,13 @@ pub struct Resize {
 impl Evaluation<'_> {
     /// Plans additions. The snapshot is unchanged afterwards.
     pub fn scale_up(&mut self) -> ScaleUp {
+        self.scale_up_answered(&[])
+    }
+
+    /// Plans additions with the answers of another process to the questions of this plan so far, in their order.
+    pub fn scale_up_answered(&mut self, answers: &[Answer]) -> ScaleUp {
         let mark = self.snapshot.mark();
-        let mut planning = Planning::new(self);
+        let mut planning = Planning::new(self, answers);
         if planning.evaluation.is_healthy {
             while planning.round() {}
             planning.enforce_min_size();
@@ -103,10 +113,13 @@ struct Planning<'p, 'a> {
     unit_prices: (f64, f64),
     /// The number of nodes without the plan.
     cluster_nodes: usize,
+    /// The answers of another process that have not been used yet.
+    answers: &'p [Answer],
+    question: Option<Question>,
 }
 
 impl<'p, 'a> Planning<'p, 'a> {
-    fn new(evaluation: &'p mut Evaluation<'a>) -> Self {
+    fn new(evaluation: &'p mut Evaluation<'a>, answers: &'p [Answer]) -> Self {
         let mut lists: Vec<Vec<PodId>> = vec![Vec::new(); evaluation.snapshot.classes.len()];
         for pod in &evaluation.pending {
             lists[evaluation.snapshot.classes.of_pod(*pod)].push(*pod);
@@ -128,6 +141,8 @@ impl<'p, 'a> Planning<'p, 'a> {
             firsts: RefCell::default(),
             unit_prices: unit_prices(evaluation),
             cluster_nodes: evaluation.snapshot.node_count(),
+            answers,
+            question: None,
             evaluation,
         }
     }
@@ -142,9 +157,21 @@ impl<'p, 'a> Planning<'p, 'a> {
         }
         let options = self.options(&candidates);
         let choices: Vec<_> = options.iter().map(|option| option.choice.clone()).collect();
-        let picked = expander::pick(self.evaluation.settings, &choices, self.round);
+        let answer = self.answers.first().map(|answer| self.preferred(answer));
+        let settings = self.evaluation.settings;
+        let picked = expander::pick(settings, &choices, self.round, answer.as_ref());
         self.round += 1;
-        let Some(picked) = picked else { return false };
+        let picked = match picked {
+            Some(Pick::One { at, is_answered }) => {
+                self.answers = &self.answers[usize::from(is_answered)..];
+                at
+            }
+            Some(Pick::Ask(left)) => {
+                self.question = Some(self.question(&options, &left));
+                return false;
+            }
+            None => return false,
+        };
         let option = options.into_iter().nth(picked).expect("the index is from the same list");
         self.apply(option);
         true
@@ -207,7 +234,8 @@ impl<'p, 'a> Planning<'p, 'a> {
                 resizes.push(Resize { group: *group, from, to, nodes });
             }
         }
-        ScaleUp { resizes, on_existing: self.on_existing, unschedulable, steps: self.steps }
+        let Self { on_existing, steps, question, .. } = self;
+        ScaleUp { resizes, on_existing, unschedulable, steps, question }
     }
 }
 

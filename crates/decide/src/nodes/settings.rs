@@ -26,6 +26,8 @@ pub enum Expander {
     LeastNodes,
     Price,
     Priority,
+    /// Another process chooses: see [`Question`](super::Question).
+    Grpc,
 }
 
 /// Cluster-wide limits.

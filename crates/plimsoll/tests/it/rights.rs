@@ -233,7 +233,6 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
         ("update", "nodegroups.plimsoll.dev", name),
         ("create", "fleets.agones.dev", name),
         ("delete", "fleets.agones.dev", name),
-        ("delete", "nodegroups.plimsoll.dev", name),
         ("list", "events", name),
         ("create", "tokenreviews.authentication.k8s.io", name),
     ] {
@@ -246,7 +245,10 @@ async fn controllers_work_with_the_rights_of_the_installation_and_have_no_others
 }
 
 /// What only the controllers of nodes need.
-const OF_NODES: [(&str, &str); 4] = [
+const OF_NODES: [(&str, &str); 7] = [
+    ("create", "nodegroups.plimsoll.dev"),
+    ("patch", "nodegroups.plimsoll.dev"),
+    ("delete", "nodegroups.plimsoll.dev"),
     ("create", "nodes"),
     ("update", "nodes"),
     ("delete", "nodes"),

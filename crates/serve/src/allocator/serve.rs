@@ -1,6 +1,5 @@
 //! The listeners of an allocator.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,28 +11,16 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use process::Supervisor;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Allocator, Settings, kubernetes, service};
-use crate::listen;
+use crate::listen::{self, Endpoint, ServeError};
 use crate::tls::{
     self, CertificateFiles, CertificateSource, CertificateWatcher, TlsError, TlsMaterial,
 };
 
 /// The maximum size of a request body.
 const BODY_LIMIT: usize = 1 << 20;
-
-/// A port that the allocator listens on.
-#[derive(Debug)]
-pub struct Endpoint {
-    /// The listening socket.
-    pub listener: TcpListener,
-    /// The certificates; without them connections are plain text, which is allowed only on loopback addresses.
-    pub tls: Option<CertificateFiles>,
-    /// Whether clients without a certificate are accepted on other than loopback addresses.
-    pub allow_anonymous: bool,
-}
 
 /// The ports of an allocator.
 #[derive(Debug, Default)]
@@ -42,26 +29,6 @@ pub struct Endpoints {
     pub matchmakers: Option<Endpoint>,
     /// The aggregated API, which only the API server may call.
     pub aggregated: Option<Endpoint>,
-}
-
-/// Why an allocator could not be served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// Plain text on an address that other machines can reach.
-    #[error("{0} is reachable from other machines: a TLS certificate and key are required")]
-    PlainText(SocketAddr),
-    /// No client authentication on an address that other machines can reach.
-    #[error(
-        "{0} is reachable from other machines: a client CA is required unless anonymous clients are allowed"
-    )]
-    Anonymous(SocketAddr),
-    /// Certificates cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The socket has no address.
-    #[error("could not use the listening socket")]
-    Socket(#[from] std::io::Error),
 }
 
 /// Serves all endpoints until `stop` is ready, and lets requests in progress finish. The caches have to follow [`super::REQUIRED_KINDS`].
@@ -74,7 +41,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let mut listeners = Vec::new();
     if let Some(endpoint) = endpoints.matchmakers {
-        let certificates = certificates(&endpoint, &settings.supervisor).await?;
+        let certificates = endpoint.certificates(&settings.supervisor).await?;
         listeners.push((
             endpoint.listener,
             certificates,
@@ -112,26 +79,9 @@ pub async fn serve_matchmakers(
     allocator: Allocator,
     endpoint: Endpoint,
 ) -> Result<impl Future<Output = ()> + Send + 'static, ServeError> {
-    let certificates = certificates(&endpoint, &allocator.shared.settings.supervisor).await?;
+    let certificates = endpoint.certificates(&allocator.shared.settings.supervisor).await?;
     let router = service::router(allocator);
     Ok(listen::serve(endpoint.listener, certificates, router, std::future::pending()))
-}
-
-/// Loads the certificates of an endpoint, and checks that it is as restricted as its address requires.
-async fn certificates(
-    endpoint: &Endpoint,
-    supervisor: &Supervisor,
-) -> Result<Option<CertificateWatcher>, ServeError> {
-    let address = endpoint.listener.local_addr()?;
-    let is_loopback = address.ip().is_loopback();
-    match &endpoint.tls {
-        None if is_loopback => Ok(None),
-        None => Err(ServeError::PlainText(address)),
-        Some(files) if files.client_ca.is_none() && !is_loopback && !endpoint.allow_anonymous => {
-            Err(ServeError::Anonymous(address))
-        }
-        Some(files) => Ok(Some(CertificateWatcher::from_files(files.clone(), supervisor).await?)),
-    }
 }
 
 /// Loads the certificates of the aggregated API, which accepts only the API server: its client certificate must be signed by the

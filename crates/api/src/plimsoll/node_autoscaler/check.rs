@@ -6,8 +6,8 @@ use crate::Problem;
 use crate::quantity::Quantity;
 
 /// The names that `expanders` may hold.
-const EXPANDERS: [&str; 6] =
-    ["random", "most-pods", "least-waste", "least-nodes", "price", "priority"];
+const EXPANDERS: [&str; 7] =
+    ["random", "most-pods", "least-waste", "least-nodes", "price", "priority", "grpc"];
 
 /// Checks the settings, field by field.
 pub(crate) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
@@ -22,7 +22,7 @@ pub(crate) fn spec(spec: &NodeAutoscalerSpec) -> Result<(), Vec<Problem>> {
         "must be between 0 and 100",
     );
     checks.require(spec.health.ok_unready >= 0, "spec.health.okUnready", "must not be negative");
-    super::providers::check(&mut checks, &spec.providers);
+    super::providers::check(&mut checks, spec);
     checks.done()
 }
 
@@ -164,7 +164,15 @@ mod tests {
             ),
             (
                 json!({"spec": {"expanders": ["most-pod"]}}),
-                "spec.expanders[0]: `most-pod` is not one of random, most-pods, least-waste, least-nodes, price, priority",
+                "spec.expanders[0]: `most-pod` is not one of random, most-pods, least-waste, least-nodes, price, priority, grpc",
+            ),
+            (
+                json!({"spec": {"expanders": ["grpc"]}}),
+                "spec.grpcExpander: required by the expander `grpc`",
+            ),
+            (
+                json!({"spec": {"grpcExpander": {"address": "h"}}}),
+                "spec.grpcExpander.address: `h` is not an address; write it like `host:8086`",
             ),
             (json!({"spec": {"expanders": []}}), "spec.expanders: must name at least one expander"),
             (

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::NodeAutoscalerSpec;
 use crate::plimsoll::{Checks, Span};
 
 /// The connections to providers of node groups; `spec.provider` of a NodeGroup names what to scale through them.
@@ -38,6 +39,20 @@ pub struct ExternalGrpc {
     /// Whether a group that no NodeGroup names gets a NodeGroup.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub discover: bool,
+}
+
+/// A server of Cluster Autoscaler's protocol for expanders.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct GrpcExpander {
+    /// Its address, as `host:port`.
+    pub address: String,
+    /// TLS; without it, the connection is plaintext.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// How long a call may take; 5s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
 }
 
 /// The TLS settings of a connection.
@@ -165,30 +180,32 @@ impl Providers {
 }
 
 /// Checks the connections, field by field.
-pub(super) fn check(checks: &mut Checks, providers: &Providers) {
-    const PATH: &str = "spec.providers";
-    if let Some(grpc) = &providers.external_grpc {
-        let has_port = grpc.address.rsplit_once(':').is_some_and(|(host, port)| {
+pub(super) fn check(checks: &mut Checks, spec: &NodeAutoscalerSpec) {
+    let servers = [
+        spec.providers.external_grpc.as_ref().map(|server| {
+            ("spec.providers.externalGrpc", &server.address, &server.tls, server.timeout)
+        }),
+        spec.grpc_expander
+            .as_ref()
+            .map(|server| ("spec.grpcExpander", &server.address, &server.tls, server.timeout)),
+    ];
+    for (path, address, tls, timeout) in servers.into_iter().flatten() {
+        let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
-        let path = format!("{PATH}.externalGrpc.address");
-        let problem = format!("`{}` is not an address; write it like `host:8086`", grpc.address);
-        checks.require(has_port, &path, problem);
-        if let Some(timeout) = grpc.timeout {
-            let path = format!("{PATH}.externalGrpc.timeout");
-            checks.require(timeout.0.is_positive(), &path, "must be positive");
-        }
-        if let Some(tls) = &grpc.tls {
-            let is_pair = tls.cert_from.is_some() == tls.key_from.is_some();
-            let path = format!("{PATH}.externalGrpc.tls");
-            checks.require(is_pair, &path, "certFrom and keyFrom must be given together");
-        }
+        let problem = format!("`{address}` is not an address; write it like `host:8086`");
+        checks.require(has_port, &format!("{path}.address"), problem);
+        let is_positive = timeout.is_none_or(|timeout| timeout.0.is_positive());
+        checks.require(is_positive, &format!("{path}.timeout"), "must be positive");
+        let is_pair =
+            tls.as_ref().is_none_or(|tls| tls.cert_from.is_some() == tls.key_from.is_some());
+        let problem = "certFrom and keyFrom must be given together";
+        checks.require(is_pair, &format!("{path}.tls"), problem);
     }
-    if let Some(aws) = &providers.aws {
-        for (index, discovery) in aws.discover.iter().enumerate() {
-            let path = format!("{PATH}.aws.discover[{index}].tags");
-            let problem = "must name at least one tag, or every group of the account would match";
-            checks.require(!discovery.tags.is_empty(), &path, problem);
-        }
+    let discoveries = spec.providers.aws.iter().flat_map(|aws| &aws.discover);
+    for (index, discovery) in discoveries.enumerate() {
+        let path = format!("spec.providers.aws.discover[{index}].tags");
+        let problem = "must name at least one tag, or every group of the account would match";
+        checks.require(!discovery.tags.is_empty(), &path, problem);
     }
 }

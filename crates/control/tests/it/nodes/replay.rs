@@ -24,20 +24,20 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Lister<K> for Inputs {
 }
 
 /// Repeats a recorded decision.
-fn replayed(decision: &Decision) -> Value {
+pub(super) fn replayed(decision: &Decision) -> Value {
     let inputs = Inputs(decision.spec.inputs.clone());
     let autoscaler: NodeAutoscaler = inputs.list(None).next().unwrap().unwrap();
     let observed = observe(&autoscaler, &inputs).unwrap();
     let now = decision.spec.at.0;
     let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
-    let added = evaluation.scale_up();
+    let added = evaluation.scale_up_answered(&observed.answers);
     let removed = evaluation.scale_down(&observed.status, &added);
     let description = describe(&ObjectName::new(&autoscaler), &added, &removed, &evaluation);
     Value::Object(cut(&description.json))
 }
 
 /// Messages name times, of which the record has whole seconds only.
-fn without_messages(mut decision: Value) -> Value {
+pub(super) fn without_messages(mut decision: Value) -> Value {
     match &mut decision {
         Value::Object(fields) => {
             fields.remove("message");

@@ -110,7 +110,7 @@ impl<'a> Planning<'_, 'a> {
         let fewest = packing::bound(&self.evaluation.snapshot, profiles, demand, model).nodes;
         let is_limited = self.room(group) < fewest;
         match first {
-            Some(Expander::Price | Expander::Random) | None => f64::NEG_INFINITY,
+            Some(Expander::Price | Expander::Random | Expander::Grpc) | None => f64::NEG_INFINITY,
             Some(Expander::LeastWaste | Expander::LeastNodes) if is_limited => f64::NEG_INFINITY,
             Some(first) => {
                 let pods = demand.iter().map(|d| d.count).sum();

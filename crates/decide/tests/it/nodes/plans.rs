@@ -251,6 +251,29 @@ fn fitting_pods_are_listed_in_the_order_of_placement() {
     assert_eq!(replay(&cluster, &carried_out(&cluster, &settings)), [""; 0]);
 }
 
+#[test]
+fn a_plan_ends_at_a_question_and_goes_on_with_its_answer() {
+    let groups = vec![group("a", "a", "ssd"), group("b", "b", "ssd")];
+    let pods = (0..3).map(|n| waiting(&format!("p{n}"), spec("p", 1500))).collect();
+    let cluster = Cluster { groups, pods, ..Cluster::default() };
+    let settings = Settings { expanders: vec![Expander::Grpc], ..Settings::default() };
+    let plan = |answers: &[Vec<Box<str>>]| {
+        Evaluation::new(&cluster, &settings, world::now()).scale_up_answered(answers)
+    };
+    let asked = plan(&[]);
+    assert!(asked.resizes.is_empty());
+    let options = asked.question.unwrap().options;
+    let found: Vec<_> = options.iter().map(|o| (o.group, o.nodes, o.pods.clone())).collect();
+    assert_eq!(found, [(0, 3, vec![0, 1, 2]), (1, 3, vec![0, 1, 2])]);
+    assert_eq!(options[0].template.capacity.cpu, 2000);
+    for (answer, grows) in [(vec!["b".into()], 1), (vec![], 0), (vec!["unknown".into()], 0)] {
+        let plan = plan(&[answer]);
+        assert!(plan.question.is_none());
+        let resizes: Vec<_> = plan.resizes.iter().map(|r| (r.group, r.to)).collect();
+        assert_eq!(resizes, [(grows, 3)]);
+    }
+}
+
 /// Returns a zone with a node, one whose node takes no pods but whose group grows first, and one that only has a group.
 fn two_of_three_zones(pods: Vec<Pod>) -> Cluster {
     let [first, third] =

@@ -13,7 +13,7 @@ pub(crate) fn decide(object: &Object, world: &World) -> Result<Option<Descriptio
     let autoscaler: NodeAutoscaler = object.read()?;
     let observation = observe(&autoscaler, world)?;
     let mut evaluation = Evaluation::new(&observation.cluster, &observation.settings, world.now);
-    let added = evaluation.scale_up();
+    let added = evaluation.scale_up_answered(&observation.answers);
     let removed = evaluation.scale_down(&observation.status, &added);
     Ok(Some(describe(&object.object_name(), &added, &removed, &evaluation)))
 }

@@ -160,16 +160,20 @@ fn nodes() -> Vec<Value> {
         "persistentvolumeclaims",
         "persistentvolumes",
         "pods",
+        "podtemplates",
         "replicationcontrollers",
     ];
+    let controllers = ["daemonsets", "deployments", "replicasets", "statefulsets"];
     vec![
         rule(OWN, &["nodeautoscalers"], &["list", "watch"]),
-        rule(OWN, &["nodegroups"], &["get", "list", "watch"]),
+        rule(OWN, &["nodegroups"], &["get", "list", "watch", "create", "patch", "delete"]),
         rule(OWN, &["nodeautoscalers/status", "nodegroups/status"], &["patch"]),
         rule("", &["nodes"], &["get", "create", "update", "delete"]),
         rule("", &["pods/eviction"], &["create"]),
         rule("", &listed, &["list", "watch"]),
-        rule("apps", &["daemonsets", "replicasets", "statefulsets"], &["list", "watch"]),
+        rule("apps", &controllers, &["list", "watch"]),
+        rule("autoscaling.x-k8s.io", &["capacitybuffers"], &["list", "watch"]),
+        rule("autoscaling.x-k8s.io", &["capacitybuffers/status"], &["patch"]),
         rule("batch", &["jobs"], &["list", "watch"]),
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
         rule("storage.k8s.io", &["storageclasses", "csinodes"], &["list", "watch"]),

@@ -70,6 +70,8 @@ pub struct NodeValues {
     /// The settings of the connection to each provider by its name, as the provider reads them. Every group that a provider lists is
     /// scaled between the bounds that it reports.
     pub connections: BTreeMap<String, Value>,
+    /// The settings of the connection to the process that the expander `grpc` asks.
+    pub expander: Option<Value>,
     /// The groups that are named, with bounds of their own.
     pub groups: Vec<GroupValue>,
     /// The ConfigMap with the priorities of groups for the expander `priority`, in the namespace of Cluster Autoscaler's Lease: it is read
