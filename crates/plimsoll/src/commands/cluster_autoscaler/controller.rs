@@ -56,6 +56,11 @@ pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)>
             }
         }
     }
+    let mut expander = setup.autoscaler.grpc_expander.as_ref().map(|expander| json!(expander));
+    if let (Some(expander), Some(ca)) = (&mut expander, &setup.expander_ca) {
+        let ca = credentials.add("expander-ca", Credential::File(ca.clone()));
+        expander["tls"] = json!({"caFrom": ca});
+    }
     let groups = setup.groups.iter().map(|group| GroupValue {
         provider: provider.to_owned(),
         id: group.id.clone(),
@@ -65,6 +70,7 @@ pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)>
     let mut values = NodeValues {
         autoscaler: setup.autoscaler.clone(),
         connections: BTreeMap::from([(provider.to_owned(), connection)]),
+        expander,
         groups: groups.collect(),
         ..NodeValues::default()
     };
@@ -194,6 +200,12 @@ mod tests {
             wanted.add(key, Credential::File(path.into()));
         }
         assert_eq!(credentials, wanted);
+
+        let line =
+            "--cloud-provider=kwok --expander=grpc --grpc-expander-url=e:1 --grpc-expander-cert=/e";
+        let (values, _) = found(line, "", &[]);
+        let tls = json!({"caFrom": reference("expander-ca")});
+        assert_eq!(values.expander, Some(json!({"address": "e:1", "tls": tls})));
 
         let line = "--cloud-provider=clusterapi --cloud-config=/m";
         let (values, _) = found(line, "", &[("CAPI_GROUP", "g"), ("CAPI_VERSION", "v1beta1")]);

@@ -24,6 +24,8 @@ pub(crate) struct Setup {
     pub(crate) autoscaler: NodeAutoscalerSpec,
     /// What the connection needs besides.
     pub(crate) cloud: Cloud,
+    /// The certificates that the server of the expander `grpc` is trusted by.
+    pub(crate) expander_ca: Option<PathBuf>,
     /// The groups of `--nodes`.
     pub(crate) groups: Vec<GroupBounds>,
     /// What is logged at the start.
@@ -83,7 +85,9 @@ pub(crate) fn setup(flags: &Flags, surroundings: &Surroundings) -> Result<Setup,
     let cloud = provider::cloud(flags, surroundings, &mut autoscaler.providers, &mut notices)?;
     autoscaler::check(&autoscaler)?;
     let groups = provider::groups(flags, &cloud, &mut notices)?;
-    Ok(Setup { process, autoscaler, cloud, groups, notices })
+    let expander_ca = Some(flags.text("grpc-expander-cert")).filter(|path| !path.is_empty());
+    let expander_ca = expander_ca.map(PathBuf::from);
+    Ok(Setup { process, autoscaler, cloud, expander_ca, groups, notices })
 }
 
 /// Returns the names of the flags that were given and have no effect, with the cause.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use api::plimsoll::Span;
 use api::plimsoll::node_autoscaler::{
-    Cores, DrainPriority, Health, Limits, Memory, NodeAutoscalerSpec, Range, ScaleDown, ScaleUp,
+    Cores, DrainPriority, GrpcExpander, Health, Limits, Memory, NodeAutoscalerSpec, Range,
+    ScaleDown, ScaleUp,
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -15,6 +16,7 @@ use crate::args::cluster_autoscaler::Flags;
 pub(super) fn spec(flags: &Flags, notices: &mut Vec<String>) -> Result<NodeAutoscalerSpec, String> {
     Ok(NodeAutoscalerSpec {
         expanders: texts(flags, "expander"),
+        grpc_expander: grpc_expander(flags)?,
         limits: limits(flags, notices)?,
         scale_up: scale_up(flags),
         scale_down: scale_down(flags)?,
@@ -24,6 +26,16 @@ pub(super) fn spec(flags: &Flags, notices: &mut Vec<String>) -> Result<NodeAutos
         },
         ..NodeAutoscalerSpec::default()
     })
+}
+
+/// Returns the server of the expander `grpc`. The certificates that it is trusted by are a file.
+fn grpc_expander(flags: &Flags) -> Result<Option<GrpcExpander>, String> {
+    let address = flags.text("grpc-expander-url").to_owned();
+    if address.is_empty() && flags.list("expander").contains(&"grpc") {
+        return Err("--expander=grpc needs --grpc-expander-url".to_owned());
+    }
+    let expander = GrpcExpander { address, ..GrpcExpander::default() };
+    Ok(Some(expander).filter(|expander| !expander.address.is_empty()))
 }
 
 /// Checks the settings as those of a NodeAutoscaler are.

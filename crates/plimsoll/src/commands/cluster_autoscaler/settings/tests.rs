@@ -162,6 +162,8 @@ fn every_flag_that_acts_has_a_test() {
         lines.flat_map(str::split_whitespace).map(|word| word.split('=').next().unwrap()).collect();
     // Those of providers, below.
     let providers = [
+        "grpc-expander-cert",
+        "grpc-expander-url",
         "cloud-provider",
         "cloud-config",
         "nodes",
@@ -229,6 +231,7 @@ fn what_cannot_be_is_refused() {
             "--cloud-provider=kwok --leader-elect-renew-deadline=15s",
             "--leader-elect-renew-deadline must be less than the lease duration",
         ),
+        ("--cloud-provider=kwok --expander=grpc", "--expander=grpc needs --grpc-expander-url"),
         (
             "--cloud-provider=kwok --expander=cheapest",
             "spec.expanders[0]: `cheapest` is not one of",
