@@ -20,7 +20,7 @@ pub(super) fn virtual_pods(
     let meta = &mut pod["metadata"];
     let mut kept = json!({"namespace": namespace, "labels": meta["labels"]});
     kept["annotations"] = match meta["annotations"].take() {
-        Value::Object(annotations) => annotations.into(),
+        annotations if annotations.is_object() => annotations,
         _ => json!({}),
     };
     kept["annotations"][VIRTUAL_POD_ANNOTATION] = json!(stand_for);
