@@ -19,8 +19,10 @@ pub(super) fn virtual_pods(
     let mut pod = template;
     let meta = &mut pod["metadata"];
     let mut kept = json!({"namespace": namespace, "labels": meta["labels"]});
-    let annotations = meta["annotations"].take();
-    kept["annotations"] = if annotations.is_object() { annotations } else { json!({}) };
+    kept["annotations"] = match meta["annotations"].take() {
+        annotations if annotations.is_object() => annotations,
+        _ => json!({}),
+    };
     kept["annotations"][VIRTUAL_POD_ANNOTATION] = json!(stand_for);
     kept["annotations"][SAFE_TO_EVICT] = json!("true");
     pod["metadata"] = kept;
