@@ -10,7 +10,7 @@ use api::plimsoll::{AutoScalePolicy, MetricSource, ScalingPolicy};
 use axum::body::Body;
 use axum::http::{Request, Response};
 use cluster::{CachedKind, Caches, DecisionCounts};
-use control::nodes::NodeMetrics;
+use control::nodes::{LivenessLimits, NodeMetrics};
 use engine::{Engine, Settings};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -244,4 +244,15 @@ async fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_skipped
     let metrics =
         Metrics::new(&Caches::new(None, false), DecisionCounts::default(), NodeMetrics::default());
     assert!(!metrics.text().unwrap().contains(r#"plimsoll_unreadable_objects{kind="Fleet"}"#));
+}
+
+#[tokio::test]
+async fn a_replica_that_evaluates_no_nodes_is_alive() {
+    let (limits, clock) = (LivenessLimits::default(), process::Clock::system());
+    let router = plimsoll_serve::health::node_router(NodeMetrics::default(), limits, clock);
+    let request = axum::http::Request::get("/health-check").body(axum::body::Body::empty());
+    let answer = router.oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 10).await.unwrap();
+    assert_eq!(&*body, b"OK");
 }
