@@ -226,15 +226,7 @@ impl NodeController {
         self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now, &metrics);
-        let inputs = Inputs {
-            game_servers: inputs::game_servers(&observed.cluster),
-            virtual_pods: std::mem::take(&mut observed.virtual_pods),
-            snapshot,
-            groups: observed.cluster.groups.clone(),
-            status: observed.status.clone(),
-            answers: observed.answers.clone(),
-            now,
-        };
+        let inputs = Inputs::new(snapshot, &mut observed, now);
         let growth = self.grow(autoscaler, plan.added.clone(), &mut observed, &groups).await;
         let removed = if growth.has_grown() {
             0

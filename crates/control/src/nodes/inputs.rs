@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::caches::Snapshot;
 use super::fleets;
+use super::observe::Observation;
 
 /// The annotation of a recorded NodeAutoscaler: the nodes that rest after a failure, as `node=TIME,node=TIME`.
 const RESTING_ANNOTATION: &str = "plimsoll.dev/resting-nodes";
@@ -52,6 +53,19 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
+    /// Keeps what a plan is made from.
+    pub(super) fn new(snapshot: Snapshot, observed: &mut Observation, now: Timestamp) -> Self {
+        Self {
+            snapshot,
+            game_servers: game_servers(&observed.cluster),
+            virtual_pods: std::mem::take(&mut observed.virtual_pods),
+            groups: observed.cluster.groups.clone(),
+            status: observed.status.clone(),
+            answers: observed.answers.clone(),
+            now,
+        }
+    }
+
     /// Returns the time of the recorded decision, in whole seconds.
     pub(super) fn at(&self) -> Timestamp {
         let past = SignedDuration::from_nanos(i64::from(self.now.subsec_nanosecond()));
@@ -155,7 +169,7 @@ impl Inputs {
 }
 
 /// Returns the game servers of the pods of a cluster, as namespace and name, and how they are used.
-pub(super) fn game_servers(cluster: &Cluster) -> Vec<(Box<str>, Box<str>, GameServerUse)> {
+fn game_servers(cluster: &Cluster) -> Vec<(Box<str>, Box<str>, GameServerUse)> {
     let used = cluster.pods.iter().filter_map(|pod| {
         let owner = pod.owner.as_ref()?;
         Some((pod.spec.namespace.clone(), owner.name.clone(), pod.game_server?))

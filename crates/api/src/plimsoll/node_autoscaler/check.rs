@@ -204,6 +204,18 @@ mod tests {
                 "spec.scaleUp.balanceIgnoreLabels: cannot be given together with balanceLabels",
             ),
             (
+                json!({"spec": {}, "status": {"lastDeletedAt": "2026-01-01T00:00:00Z"}}),
+                "status.lastDeletedAt: unknown field, did you mean `lastDeleteAt`?",
+            ),
+        ] {
+            assert_eq!(problems(body.clone()), [wanted], "{body}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_in_a_connection_is_refused_by_its_field() {
+        for (body, wanted) in [
+            (
                 json!({"spec": {"providers": {"externalGRPC": {}}}}),
                 "spec.providers.externalGRPC: unknown field, did you mean `externalGrpc`?",
             ),
@@ -218,10 +230,6 @@ mod tests {
             (
                 json!({"spec": {"providers": {"aws": {"discover": [{}]}}}}),
                 "spec.providers.aws.discover[0].tags: must name at least one tag, or every group of the account would match",
-            ),
-            (
-                json!({"spec": {}, "status": {"lastDeletedAt": "2026-01-01T00:00:00Z"}}),
-                "status.lastDeletedAt: unknown field, did you mean `lastDeleteAt`?",
             ),
         ] {
             assert_eq!(problems(body.clone()), [wanted], "{body}");
