@@ -108,7 +108,9 @@ fn refused(url: String, Refusal { kind, message }: Refusal, status: &str) -> Que
         "IncompleteSignature",
         "MissingAuthenticationToken",
     ];
-    if is_about_credentials.iter().any(|known| kind.starts_with(known)) {
+    // A proxy in front of it refuses without a code.
+    let is_bare = kind.is_empty() && ["401", "403"].iter().any(|code| status.starts_with(code));
+    if is_bare || is_about_credentials.iter().any(|known| kind.starts_with(known)) {
         return ConnectionError::Unauthorized { address: url, message }.into();
     }
     QueryError::Refused { url, message }
