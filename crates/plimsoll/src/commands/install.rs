@@ -31,7 +31,8 @@ const CLIENT: &str = "plimsoll-allocator-client";
 
 pub(crate) fn run(args: &Install) -> anyhow::Result<ExitCode> {
     let has_nodes = args.only.contains(&Part::Nodes);
-    if !args.source_secrets.is_empty() && !(has_nodes || access::has_policies(&args.only)) {
+    let reads_secrets = has_nodes || access::has_policies(&args.only);
+    if !args.source_secrets.is_empty() && !reads_secrets {
         usage(
             "--source-secret: only scalingpolicy, autoscalepolicy and nodes read it, and --only has none of them",
         );

@@ -33,11 +33,14 @@ pub struct NodeGroups {
     /// Providers that are shared with the controller, and are not opened a second time.
     shared: Providers,
     /// The others, with the settings that they were opened with.
-    opened: std::sync::Mutex<BTreeMap<String, (Value, Arc<dyn NodeGroupProvider>)>>,
+    opened: std::sync::Mutex<BTreeMap<String, OpenedProvider>>,
     /// The number of changes.
     changes: AtomicU64,
     last: Mutex<Option<LastReading>>,
 }
+
+/// A provider, and the settings of its connection.
+type OpenedProvider = (Value, Arc<dyn NodeGroupProvider>);
 
 struct LastReading {
     began_at: Instant,
