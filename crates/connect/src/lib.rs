@@ -24,6 +24,7 @@ mod rancher;
 mod registry;
 mod secret;
 mod services;
+mod shared;
 mod socket;
 pub mod sources;
 pub mod targets;
@@ -38,6 +39,7 @@ pub use call::CallError;
 pub use connection::ConnectionError;
 pub use registry::{Context, OpenError};
 pub use secret::SecretError;
+pub use shared::Shared;
 pub use tls::TlsError;
 #[cfg(feature = "wasm")]
 pub use wasm::WasmError;

@@ -22,8 +22,7 @@ use crate::registry::{Context, OpenError, Registry};
 
 pub use kwok::kwok_templates;
 pub use named::{NamedGroup, labels_nodes, named_group, node_group_block};
-pub(crate) use shared::SharedProvider;
-pub use shared::SharedProviders;
+pub(crate) use shared::{SharedProvider, open_shared};
 
 type Constructor = fn(&Context, &Value) -> Result<Arc<dyn NodeGroupProvider>, String>;
 

@@ -5,8 +5,8 @@ use process::{Clock, Random, Supervisor};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::providers::SharedProviders;
 use crate::services::ServiceResolver;
+use crate::shared::Shared;
 
 /// What sources, targets and providers share besides their own settings.
 #[derive(Clone)]
@@ -21,11 +21,17 @@ pub struct Context {
     pub supervisor: Supervisor,
     /// Resolves the names of Services in addresses through the API instead of DNS.
     pub resolves_services: bool,
-    /// The providers of node groups that targets have open.
-    pub providers: SharedProviders,
+    /// What sources, targets and providers have open together.
+    pub shared: Shared,
 }
 
 impl Context {
+    /// Returns a context in which nothing is open, and names in addresses are resolved by DNS only.
+    pub fn new(client: Client, clock: Clock, random: Random, supervisor: Supervisor) -> Self {
+        let shared = Shared::default();
+        Self { client, clock, random, supervisor, resolves_services: false, shared }
+    }
+
     /// Returns the resolver of Service names; `None` if only DNS is used.
     pub(crate) fn services(&self) -> Option<ServiceResolver> {
         self.resolves_services.then(|| ServiceResolver::new(self.client.clone()))

@@ -129,12 +129,10 @@ impl Context {
 }
 
 fn connect(client: &Client, settings: &Settings) -> connect::Context {
+    let (clock, random) = (settings.clock.clone(), settings.random.clone());
+    let supervisor = settings.supervisor.clone();
     connect::Context {
-        client: client.clone(),
-        clock: settings.clock.clone(),
-        random: settings.random.clone(),
-        supervisor: settings.supervisor.clone(),
         resolves_services: settings.resolves_services,
-        providers: connect::providers::SharedProviders::default(),
+        ..connect::Context::new(client.clone(), clock, random, supervisor)
     }
 }

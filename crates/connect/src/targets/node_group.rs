@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{Target, TargetError, TargetRef, TargetStatus, Version, object_error};
 use crate::providers::{
     Group, Instance, InstanceState, NamedGroup, NodeGroupProvider, ProviderError, SharedProvider,
-    named_group,
+    named_group, open_shared,
 };
 use crate::registry::Context;
 
@@ -174,7 +174,7 @@ impl NodeGroupTarget {
         let connections = manager.map(|manager| manager.spec.providers.connections());
         let connection = connections.and_then(|mut all| all.remove(provider));
         let connection = connection.unwrap_or(Value::Null);
-        let shared = self.context.providers.open(&self.context, provider, &connection);
+        let shared = open_shared(&self.context, provider, &connection);
         let shared = shared.map_err(unusable)?;
         let last = Some(Arc::clone(&shared));
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = last;

@@ -31,7 +31,6 @@ use api::agones::FleetStatus;
 use api::autoscaling::{FleetAutoscaleRequest, Policy};
 use decide::fleet::Reply;
 use engine::Engine;
-use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::{Ask, Context};
 use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
@@ -75,8 +74,6 @@ async fn engine() -> (Engine, Context) {
     let engine = Engine::open(settings).await.unwrap();
     let (random, supervisor) = (Random::seeded(1), Supervisor::new());
     let client = engine.client();
-    let providers = SharedProviders::default();
-    let context =
-        Context { client, clock, random, supervisor, resolves_services: false, providers };
+    let context = Context::new(client, clock, random, supervisor);
     (engine, context)
 }

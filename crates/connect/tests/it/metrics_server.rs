@@ -13,7 +13,6 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use plimsoll_connect::Context;
-use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::sources::{Answer, MetricSource, Query};
 use process::{Clock, Random, Supervisor};
 use serde::Serialize;
@@ -199,8 +198,7 @@ impl Stage {
 
     fn context(&self, client: Client) -> Context {
         let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
-        let providers = SharedProviders::default();
-        Context { client, clock, random, supervisor, resolves_services: false, providers }
+        Context::new(client, clock, random, supervisor)
     }
 
     /// Takes everything away, whatever is there.

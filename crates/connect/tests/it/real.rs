@@ -12,7 +12,6 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, PostParams};
 use plimsoll_connect::Context;
-use plimsoll_connect::providers::SharedProviders;
 use plimsoll_connect::sources::{self, Answer, MetricSource, Query};
 use plimsoll_connect::targets::TargetRef;
 use process::{Clock, Random, Supervisor};
@@ -79,9 +78,7 @@ pub(crate) async fn stand_in(app: Router) -> (Server, Context) {
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
     let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
-    let providers = SharedProviders::default();
-    let context =
-        Context { client, clock, random, supervisor, resolves_services: false, providers };
+    let context = Context::new(client, clock, random, supervisor);
     (server, context)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use cluster::{CachedKind, Caches, DecisionSettings, LeaderElection};
-use connect::providers::{self, SharedProviders};
+use connect::providers;
 use control::Settings;
 use kube::{Client, Config};
 use process::{Clock, Random, Supervisor};
@@ -208,14 +208,8 @@ impl Servers {
         let Some(endpoint) = listening::external_grpc(&args.external_grpc).await? else {
             return Ok(());
         };
-        let context = connect::Context {
-            client: client.clone(),
-            clock: settings.clock.clone(),
-            random: settings.random.clone(),
-            supervisor: self.supervisor.clone(),
-            resolves_services: settings.resolves_services,
-            providers: SharedProviders::default(),
-        };
+        let (clock, random) = (settings.clock.clone(), settings.random.clone());
+        let context = connect::Context::new(client.clone(), clock, random, self.supervisor.clone());
         let shared = stateful_providers(&context)?;
         settings.node_providers.0.extend(shared.clone());
         let groups = NodeGroups::new(context, shared);

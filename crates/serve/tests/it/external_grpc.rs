@@ -48,13 +48,8 @@ impl World {
 
     async fn with(endpoint: impl FnOnce(TcpListener) -> Endpoint) -> Self {
         let engine = Engine::open(Settings::ephemeral()).await.unwrap();
-        let context = Context {
-            client: engine.client(),
-            clock: Clock::system(),
-            random: Random::seeded(1),
-            supervisor: Supervisor::new(),
-            resolves_services: false,
-        };
+        let context =
+            Context::new(engine.client(), Clock::system(), Random::seeded(1), Supervisor::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let groups = NodeGroups::new(context.clone(), Providers::new());
@@ -331,13 +326,8 @@ async fn access_is_closed_to_clients_without_a_certificate() {
 #[tokio::test]
 async fn plain_text_is_served_on_loopback_only() {
     let engine = Engine::open(Settings::ephemeral()).await.unwrap();
-    let context = Context {
-        client: engine.client(),
-        clock: Clock::system(),
-        random: Random::seeded(1),
-        supervisor: Supervisor::new(),
-        resolves_services: false,
-    };
+    let context =
+        Context::new(engine.client(), Clock::system(), Random::seeded(1), Supervisor::new());
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let endpoint = Endpoint { listener, tls: None, allow_anonymous: false };
     let groups = NodeGroups::new(context, Providers::new());

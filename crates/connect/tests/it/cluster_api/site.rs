@@ -10,9 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt as _};
 use plimsoll_connect::Context;
-use plimsoll_connect::providers::{
-    self, Group, Instance, InstanceState, NodeGroupProvider, SharedProviders,
-};
+use plimsoll_connect::providers::{self, Group, Instance, InstanceState, NodeGroupProvider};
 use process::{Clock, Random, Supervisor};
 use serde_json::{Value, json};
 
@@ -55,10 +53,7 @@ impl Site {
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         let client = Client::try_from(config).unwrap();
         let (random, supervisor, clock) = (Random::seeded(1), Supervisor::new(), Clock::system());
-        let providers = SharedProviders::default();
-        let (shared, resolves_services) = (client.clone(), false);
-        let context =
-            Context { client: shared, clock, random, supervisor, resolves_services, providers };
+        let context = Context::new(client.clone(), clock, random, supervisor);
         Some(Self::on(context, client, version, Vec::new()).await)
     }
 

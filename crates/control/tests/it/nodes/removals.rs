@@ -46,14 +46,8 @@ impl NodeGroupProvider for Recording {
 
 /// Returns a provider of a world, on a client of its own.
 pub(super) fn machines(world: &World) -> Arc<dyn NodeGroupProvider> {
-    let context = connect::Context {
-        client: world.client(),
-        clock: world.cluster.clock.clone(),
-        random: world.cluster.settings().random,
-        supervisor: Supervisor::new(),
-        resolves_services: false,
-        providers: connect::providers::SharedProviders::default(),
-    };
+    let (clock, random) = (world.cluster.clock.clone(), world.cluster.settings().random);
+    let context = connect::Context::new(world.client(), clock, random, Supervisor::new());
     connect::providers::open(&context, world.provider, &Value::Null).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use cluster::LeaderElection;
-use connect::providers::{SharedProviders, kwok_templates};
+use connect::providers::kwok_templates;
 use control::nodes::{GroupValue, NodeSettings, NodeSource, NodeValues};
 use control::{NodeProviders, Settings};
 use kube::Client;
@@ -126,12 +126,7 @@ pub(super) fn settings(
         ..Settings::default()
     };
     if let Cloud::Kwok { config_map, namespace } = &setup.cloud {
-        let supervisor = supervisor.clone();
-        let client = client.clone();
-        let providers = SharedProviders::default();
-        let resolves_services = false;
-        let context =
-            connect::Context { client, clock, random, supervisor, resolves_services, providers };
+        let context = connect::Context::new(client.clone(), clock, random, supervisor.clone());
         let provider = kwok_templates(&context, namespace.clone(), config_map.clone());
         let name = setup.cloud.provider().to_owned();
         settings.node_providers = NodeProviders(BTreeMap::from([(name, provider)]));
