@@ -99,7 +99,8 @@ async fn nodes_come_and_go_with_the_fleet_of_the_example() {
         nodes.list(&of_groups).await.unwrap().items.len()
     };
     let ready = async || {
-        let status = fleets.get("battle").await.unwrap().status.unwrap_or_default();
+        let fleet = fleets.get_opt("battle").await.unwrap();
+        let status = fleet.and_then(|fleet| fleet.status).unwrap_or_default();
         (status.ready_replicas, status.replicas)
     };
     until("the fleet is ready on a node", async || ready().await == (3, 3)).await;

@@ -310,7 +310,7 @@ mod tests {
                     "skipLocalStorage": true, "skipCustomControllerPods": true,
                     "minReplicaCount": 0, "systemPodGrace": "1h0m0s",
                     "maxGracefulTermination": "10m0s", "maxEvictionTime": "2m0s", "cordon": true,
-                    "delayAfterTaint": "5s", "evictDaemonSetsOfEmptyNodes": false,
+                    "delayAfterTaint": "1s", "evictDaemonSetsOfEmptyNodes": false,
                     "evictDaemonSetsOfOccupiedNodes": true, "maxDeletionDelay": "2m0s",
                     "batchInterval": "0s", "maxSoftTaints": 10
                 },

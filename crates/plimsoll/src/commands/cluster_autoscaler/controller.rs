@@ -53,6 +53,8 @@ pub(super) fn values(setup: &Setup) -> anyhow::Result<(NodeValues, Credentials)>
             };
             if let Some(kubeconfig) = kubeconfig {
                 connection["kubeconfigFrom"] = credentials.add("kubeconfig", kubeconfig);
+                // Unlike one in a Secret, it may name files and start programs.
+                connection["trustedKubeconfig"] = json!(true);
             }
         }
     }
@@ -208,7 +210,7 @@ mod tests {
             values.connections["clusterApi"],
             json!({
                 "discover": [{}], "apiGroup": "g", "apiVersion": "v1beta1",
-                "kubeconfigFrom": reference("kubeconfig"),
+                "kubeconfigFrom": reference("kubeconfig"), "trustedKubeconfig": true,
             })
         );
     }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::provider::TlsFiles;
 use super::*;
 use crate::args::cluster_autoscaler::FLAGS;
+use api::plimsoll::Span;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -110,7 +111,10 @@ fn flags_are_the_settings_of_decisions() {
 
 #[test]
 fn without_flags_decisions_have_the_settings_of_a_node_autoscaler() {
-    assert_eq!(kwok("").unwrap().autoscaler, NodeAutoscalerSpec::default());
+    let mut wanted = NodeAutoscalerSpec::default();
+    // The only default that differs.
+    wanted.scale_down.delay_after_taint = Span(SignedDuration::from_secs(5));
+    assert_eq!(kwok("").unwrap().autoscaler, wanted);
 }
 
 /// A flag with the process settings that it changes.
