@@ -70,6 +70,8 @@ impl Connector {
     async fn connect(self, uri: Uri) -> Result<TokioIo<Box<dyn Socket>>, std::io::Error> {
         let address = uri.authority().map(ToString::to_string).unwrap_or_default();
         let socket = TcpStream::connect(address).await?;
+        // A request is several small packets: each would wait for the acknowledgement of the one before.
+        socket.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return Ok(TokioIo::new(Box::new(socket))) };
         let config = tls.client_config(&self.client).await;
         let mut config = config.map_err(std::io::Error::other)?;

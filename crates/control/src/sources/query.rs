@@ -67,6 +67,8 @@ impl State {
 /// A query that was sent.
 struct SentQuery {
     at: Instant,
+    /// Whether the source has reported a change since.
+    has_expired: bool,
     answer: Pending,
     /// The points of a source that has no history: one for each query.
     points: Vec<(Timestamp, f64)>,
@@ -107,10 +109,7 @@ impl OpenSource {
 
     /// Expires the cached answers, so that the next questions are new queries.
     pub(super) fn forget_answers(&self) {
-        let long_ago = Instant::now().checked_sub(KEEP_FOR);
-        for asked in self.state().asked.values_mut() {
-            asked.at = long_ago.unwrap_or(asked.at);
-        }
+        self.state().asked.values_mut().for_each(|asked| asked.has_expired = true);
     }
 
     fn pending(
@@ -124,6 +123,7 @@ impl OpenSource {
         let mut state = self.state();
         let asked_at = Instant::now();
         if let Some(asked) = state.asked.get(&key)
+            && !asked.has_expired
             && asked_at.saturating_duration_since(asked.at) < fresh_for
         {
             return asked.answer.clone();
@@ -139,7 +139,8 @@ impl OpenSource {
         let answer = async move { source.query(&name, query).await }.boxed().shared();
         let points = state.asked.remove(&key).map(|asked| asked.points).unwrap_or_default();
         state.prune(asked_at);
-        state.asked.insert(key, SentQuery { at: asked_at, answer: answer.clone(), points });
+        let (at, has_expired) = (asked_at, false);
+        state.asked.insert(key, SentQuery { at, has_expired, answer: answer.clone(), points });
         answer
     }
 
