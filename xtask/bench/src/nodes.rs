@@ -4,6 +4,7 @@
 
 mod objects;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -24,17 +25,20 @@ const WITHIN: Duration = Duration::from_secs(300);
 const AT_ONCE: usize = 32;
 /// For how long a node has to be unneeded in the steps that remove nodes.
 const UNNEEDED_FOR: Duration = Duration::from_secs(5);
+/// How many pods run on each node of the idle cluster.
+const PODS_EACH: usize = 30;
 /// How long the idle cluster is observed.
 const OBSERVED: Duration = Duration::from_secs(30);
 
 /// What is measured, and what Cluster Autoscaler 1.36.1 takes on two shared cores: by default, with scans each second, and at best.
-const ROWS: [[&str; 5]; 8] = [
+const ROWS: [[&str; 5]; 9] = [
     ["one pod to its new Node, p50 (p99)", "10.0 s", "2.0 s", "12 to 29 ms", "15 ms (60 ms)"],
     ["1,000 pods: last of 100 Nodes", "19.4 s", "19.4 s", "6.4 s", "1 s"],
     ["the same: all pods bound", "19.7 s", "19.7 s", "6.8 s", "the scheduler's"],
     ["100 empty nodes gone, 10 at a time", "114 to 126 s", "53 s", "", "15 s"],
     ["100 empty nodes gone, 100 at a time", "", "", "2.0 s", "2 s"],
     ["idle with 500 nodes, 15,000 pods", "3.4 %, 277 MiB", "22 %, 262 MiB", "", "1 %, 150 MiB"],
+    ["idle with 1,000 nodes, 30,000 pods", "", "", "", ""],
     ["500 cpu of pods on 4 and 16 cpu", "528 cpu", "", "", "528 cpu"],
     ["writes per node added, removed", "", "", "", ""],
 ];
@@ -88,7 +92,9 @@ async fn measure(world: &World, provider: &str, trials: usize) -> anyhow::Result
     let at_once = bench.removal(100).await?;
     let packed = bench.packing().await?;
     bench.clear().await?;
-    let idle = bench.idle().await?;
+    bench.group(&IDLE).await?;
+    let idle = bench.idle(0..500).await?;
+    let idle_with_more = bench.idle(500..1000).await?;
     let each = |writes: u64| writes as f64 / 100.0;
     Ok([
         single,
@@ -97,6 +103,7 @@ async fn measure(world: &World, provider: &str, trials: usize) -> anyhow::Result
         seconds(by_ten),
         seconds(at_once),
         idle,
+        idle_with_more,
         format!("{packed} cpu"),
         format!("{:.1}, {:.1}", each(added), each(removed)),
     ])
@@ -185,18 +192,17 @@ impl<'a> Bench<'a> {
         Ok(small as u64 * SMALL.cpu + large as u64 * LARGE.cpu)
     }
 
-    /// Returns the CPU and the memory that an idle cluster takes.
-    async fn idle(&self) -> anyhow::Result<String> {
+    /// Adds nodes with 30 pods each, and returns the CPU and the memory that the idle cluster takes.
+    async fn idle(&self, added: Range<usize>) -> anyhow::Result<String> {
         self.autoscaler(json!({})).await?;
-        let nodes = (0..500).map(|index| async move {
+        let nodes = added.clone().map(|index| async move {
             let node = objects::node(&format!("idle-{index}"), self.provider)?;
             self.nodes.create(&PostParams::default(), &node).await?;
             anyhow::Ok(())
         });
         stream::iter(nodes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        self.group(&IDLE).await?;
-        let pods = (0..15_000).map(|index| async move {
-            let pod = objects::bound_pod(index, &format!("idle-{}", index % 500))?;
+        let pods = (added.start * PODS_EACH..added.end * PODS_EACH).map(|index| async move {
+            let pod = objects::bound_pod(index, &format!("idle-{}", index / PODS_EACH))?;
             self.pods.create(&PostParams::default(), &pod).await?;
             anyhow::Ok(())
         });
