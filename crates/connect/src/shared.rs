@@ -11,7 +11,7 @@ pub struct Shared(Arc<Mutex<Entries>>);
 type Entries = BTreeMap<(String, String), Weak<dyn Any + Send + Sync>>;
 
 impl Shared {
-    /// Returns what is open under a name and settings; opens it if nobody has it open.
+    /// Returns what is open under a name and settings; opens it if it is not open yet.
     pub(crate) fn get_or_open<T: Any + Send + Sync, E>(
         &self,
         name: &str,

@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::template::{self, Described};
 use crate::providers::{Group, Instance, InstanceState};
 
-/// The value of the mark for deletion, by which ours are told from those of others.
+/// The value of the mark for deletion, which distinguishes our marks from those of other clients.
 pub(super) const OWN_MARK: &str = "plimsoll";
 /// The size that a group without an annotation may have: its NodeGroup says.
 const UNLIMITED: u32 = i32::MAX as u32;
@@ -186,7 +186,7 @@ fn group(
         problem: problem(object, limits.err(), is_paused, settings),
         ..Group::default()
     };
-    // The nodes of a paused group belong to nobody.
+    // The nodes of a paused group are unmanaged.
     if !is_paused {
         add_machines(object, members, settings, &mut known);
         group.instances = instances(&group.id, members, &known);

@@ -95,7 +95,7 @@ impl Management {
 
     /// Has the credentials and the version of the API read again.
     pub(super) fn reconnect(&self) {
-        // Whoever holds the lock is reading them.
+        // The task that holds the lock is reading them.
         if let Ok(mut opened) = self.opened.try_lock()
             && let Some(opened) = &mut *opened
         {

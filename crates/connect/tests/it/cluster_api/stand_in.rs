@@ -123,7 +123,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Gives the newest template all replicas.
+    /// Moves all replicas to the newest template.
     async fn deployment(&self, deployment: &DynamicObject, switches: Switches) -> kube::Result<()> {
         let (name, wanted) = (deployment.name_any(), &deployment.data["spec"]["replicas"]);
         let template = &deployment.data["spec"]["template"];
