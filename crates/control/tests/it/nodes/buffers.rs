@@ -41,6 +41,7 @@ async fn a_buffer_adds_nodes_and_keeps_them_until_it_is_gone() {
         "metadata": {"name": "spare"},
         "template": {"spec": {
             "nodeSelector": {"pool": world.name},
+            "tolerations": [{"key": "pool", "operator": "Exists"}],
             "containers": [{"name": "c", "image": "game:1", "resources": {"requests": {"cpu": "3"}}}],
         }},
     }))

@@ -51,6 +51,7 @@ impl World {
                 "health": {"disabled": true},
                 "template": {"spec": {
                     "nodeSelector": {"pool": self.name},
+                    "tolerations": [{"key": "pool", "operator": "Exists"}],
                     "terminationGracePeriodSeconds": 1,
                     "containers": [{
                         "name": "game", "image": "game:1", "resources": {"requests": {"cpu": "1"}},
