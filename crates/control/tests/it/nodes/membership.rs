@@ -65,11 +65,19 @@ async fn nodes_keep_their_group_while_its_provider_does_not_answer() {
     world.tasks.spawn(control(world.client(), settings));
     world.pod("p", "3", json!({})).await;
     until("the pod has a node", async || world.bound().await == 1).await;
+    // Until then the provider has not reported the node.
+    let is_complete = async || {
+        let status = world.group_status("a").await;
+        !status["provisionTime"].is_null() && status["scaleUp"].is_null()
+    };
+    until("the node counts as one of the group", is_complete).await;
     let node = cloud.node("pool/a");
     cloud.is_down.store(true, Ordering::SeqCst);
     world.pod("waits", "3", json!({})).await;
     let is_paused = async || world.has_condition("a", "ProviderAvailable", "False").await;
     until("the group is paused", is_paused).await;
+    // Another decision is recorded: the one about the pod may be older than the pause.
+    world.delete_pod("waits").await;
     let is_kept = |decision: &Decision| keeps(decision, &node, "NodeGroupMinSizeReached");
     until("the node is kept", async || decisions(&world).await.iter().any(is_kept)).await;
     let is_nobodys = |decision: &Decision| keeps(decision, &node, "NotAutoscaled");

@@ -87,7 +87,10 @@ pub(super) async fn nothing_changes_while_too_many_nodes_are_unready(stage: Stag
     }
     until("the pods have nodes", async || world.bound().await == 4).await;
     // A node that is not ready at once counts as unready here, so that there may have been another one.
-    until("no node is empty", async || world.nodes("g").await.len() == 4).await;
+    until("no node is empty or still to come", async || {
+        world.nodes("g").await.len() == 4 && world.group_status("g").await["scaleUp"].is_null()
+    })
+    .await;
     let taints = |key: &str| {
         let own = json!({"key": "pool", "value": world.name, "effect": "NoSchedule"});
         let more = json!({"key": key, "effect": "NoSchedule"});

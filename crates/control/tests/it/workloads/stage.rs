@@ -151,7 +151,11 @@ impl Stage {
     }
 
     pub(super) async fn delete<K: Kind>(&self, name: &str) {
-        self.api::<K>().delete(name, &DeleteParams::background()).await.unwrap();
+        match self.api::<K>().delete(name, &DeleteParams::background()).await {
+            // A controller was faster.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            outcome => drop(outcome.unwrap()),
+        }
     }
 
     /// Returns the sets of a Deployment, oldest revision first.
