@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             printed,
             json!({
-                "expanders": ["least-waste"], "seed": 0,
+                "expanders": ["least-waste"], "seed": 0, "fleets": {"aware": true},
                 "limits": {
                     "nodes": 0, "cores": {"min": 0, "max": 320_000},
                     "memory": {"min": "0", "max": "6400000Gi"}, "resources": {}
