@@ -16,6 +16,8 @@ pub(super) struct KnownPods {
     by_uid: HashMap<Box<str>, KnownPod>,
     /// What pods ask for; those that ask for the same share it.
     specs: HashSet<Arc<PodSpec>>,
+    /// Whether there is only one evaluation, so that no pod is kept.
+    is_for_once: bool,
 }
 
 struct KnownPod {
@@ -24,6 +26,11 @@ struct KnownPod {
 }
 
 impl KnownPods {
+    /// Returns what a single evaluation needs.
+    pub(super) fn for_once() -> Self {
+        Self { is_for_once: true, ..Self::default() }
+    }
+
     /// Reads the pods one at a time, and returns them in the order of their names. How the game server of a pod is used is asked each time.
     pub(super) fn read(
         &mut self,
@@ -43,7 +50,7 @@ impl KnownPods {
             let mut pod =
                 known.map_or_else(|| self.shared(api::nodes::pod(object, storage)), |k| k.pod);
             pod.game_server = game_server(object);
-            if let Some((uid, version)) = identity {
+            if let Some((uid, version)) = identity.filter(|_| !self.is_for_once) {
                 let known = KnownPod { version: version.into(), pod: pod.clone() };
                 self.by_uid.insert(uid.into(), known);
             }

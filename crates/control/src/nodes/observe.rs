@@ -83,7 +83,7 @@ pub fn observe(
     sidecar: &Sidecar,
     now: Timestamp,
 ) -> Result<Observation, Unreadable> {
-    observe_known(autoscaler, world, sidecar, now, &mut KnownPods::default())
+    observe_known(autoscaler, world, sidecar, now, &mut KnownPods::for_once())
 }
 
 /// Observes the cluster of an autoscaler. Of the pods only those are read that are not `known`.

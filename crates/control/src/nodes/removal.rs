@@ -123,7 +123,7 @@ impl Removal {
             caches.pods.insert(pod.decode().ok_or_else(unknown)?);
         }
         let mut observed = Snapshot::new(&self.cx, &self.additions)
-            .observe(&self.autoscaler, &self.cx, &mut KnownPods::default())
+            .observe(&self.autoscaler, &self.cx, &mut KnownPods::for_once())
             .map_err(|error| error.to_string())?;
         observed.status.removing.clone_from(&self.removing);
         let now = self.cx.clock.now();
