@@ -133,7 +133,7 @@ impl ExternalScaler {
         }
         // The transport's own errors have a source; the code `Unknown` without one is the scaler's.
         let has_source = std::error::Error::source(status).is_some();
-        if has_source && matches!(code, Code::Unavailable | Code::Unknown) {
+        if has_source && matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled) {
             return self.unreachable(status);
         }
         if code == Code::Unavailable {
