@@ -91,6 +91,14 @@ pub(super) async fn nothing_changes_while_too_many_nodes_are_unready(stage: Stag
         world.nodes("g").await.len() == 4 && world.group_status("g").await["scaleUp"].is_null()
     })
     .await;
+    let healthy = async || {
+        let api: Api<NodeAutoscaler> = Api::all(world.client());
+        let status = api.get("default").await.unwrap().status.unwrap_or_default();
+        let healthy = status.conditions.into_iter().find(|one| one.type_ == "Healthy");
+        healthy.map(|condition| condition.status)
+    };
+    // Nodes that were only starting may have made it unhealthy before.
+    until("it is healthy", async || healthy().await.as_deref() == Some("True")).await;
     let taints = |key: &str| {
         let own = json!({"key": "pool", "value": world.name, "effect": "NoSchedule"});
         let more = json!({"key": key, "effect": "NoSchedule"});
@@ -101,12 +109,6 @@ pub(super) async fn nothing_changes_while_too_many_nodes_are_unready(stage: Stag
         let starting = "startup-taint.cluster-autoscaler.kubernetes.io/test";
         world.patch_node(node, taints(starting)).await;
     }
-    let healthy = async || {
-        let api: Api<NodeAutoscaler> = Api::all(world.client());
-        let status = api.get("default").await.unwrap().status.unwrap_or_default();
-        let healthy = status.conditions.into_iter().find(|one| one.type_ == "Healthy");
-        healthy.map(|condition| condition.status)
-    };
     until("the cluster is unhealthy", async || healthy().await.as_deref() == Some("False")).await;
     until("an event reports it", async || {
         let events: Api<Event> = Api::all(world.client());
