@@ -103,6 +103,6 @@ async fn the_expander_orders_the_groups_and_a_failure_leaves_the_choice_to_the_n
         let node = Node::decode(request.node_bytes_map["b"].as_slice()).unwrap();
         assert_eq!(node.status.unwrap().capacity["cpu"].string, "1500m");
     }
-    let nobody = GrpcExpander::open(&context, &json!({"address": "127.0.0.1:1"})).unwrap();
-    assert_eq!(nobody.best_options(&options()).await, all);
+    let unreachable = GrpcExpander::open(&context, &json!({"address": "127.0.0.1:1"})).unwrap();
+    assert_eq!(unreachable.best_options(&options()).await, all);
 }

@@ -331,8 +331,8 @@ async fn a_server_that_hangs_or_is_gone_pauses_the_provider() {
     assert_eq!(world.only().await.target, 1);
 
     // What was not sent was not done.
-    let nobody = json!({"address": format!("127.0.0.1:{}", free_port().await)});
-    let gone = open(&world.context, nobody);
+    let unused = json!({"address": format!("127.0.0.1:{}", free_port().await)});
+    let gone = open(&world.context, unused);
     let error = gone.increase("pool", 2).await.unwrap_err();
     assert!(matches!(error, ProviderError::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("could not connect"), "{error}");

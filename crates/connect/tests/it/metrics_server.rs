@@ -265,11 +265,11 @@ async fn measure(stage: &Stage, kwok: &str, metrics_server: &str) {
     let stale = source.query(&later).await.map_err(|err| err.to_string());
     assert!(matches!(stale, Ok(Answer::Stale { .. })), "{stale:?}");
 
-    let mut nobody = stage.config.clone();
-    nobody.auth_info.impersonate = Some("nobody".to_owned());
-    let nobody = stage.context(Client::try_from(nobody).unwrap());
-    let nobody = open(&nobody, json!({"kubernetes": {}}));
-    let refused = ask_about(&*nobody, "cpu", web()).await.unwrap_err();
+    let mut config = stage.config.clone();
+    config.auth_info.impersonate = Some("nobody".to_owned());
+    let stranger = stage.context(Client::try_from(config).unwrap());
+    let stranger = open(&stranger, json!({"kubernetes": {}}));
+    let refused = ask_about(&*stranger, "cpu", web()).await.unwrap_err();
     assert!(refused.contains("forbidden"), "{refused}");
 
     drop(server);
