@@ -6,6 +6,8 @@ mod releases;
 
 pub use releases::{OptionDurations, Period};
 
+/// Declares a module for each contract that the build script of the calling crate has compiled.
+#[macro_export]
 macro_rules! generated {
     ($(#[doc = $doc:literal] $module:ident = $package:literal),* $(,)?) => {
         $(

@@ -2,25 +2,7 @@
 
 pub mod json;
 
-macro_rules! generated {
-    ($(#[doc = $doc:literal] $module:ident = $package:literal),* $(,)?) => {
-        $(
-            #[doc = $doc]
-            #[allow(
-                clippy::all,
-                clippy::allow_attributes_without_reason,
-                clippy::wildcard_enum_match_arm,
-                clippy::too_many_lines,
-                reason = "generated"
-            )]
-            pub mod $module {
-                tonic::include_proto!($package);
-            }
-        )*
-    };
-}
-
-generated! {
+connect::generated! {
     /// The stable SDK service.
     sdk = "agones.dev.sdk",
     /// Counters and lists.

@@ -114,8 +114,10 @@ pub(super) fn observe_known(
     }
     // They have no volumes of their own, since those would have to exist.
     let read = |pod| known.shared(api::nodes::pod(pod, &Volumes::default()));
-    cluster.pods.extend(observation.virtual_pods.iter().map(read));
-    known_pods::sort(&mut cluster.pods);
+    if !observation.virtual_pods.is_empty() {
+        cluster.pods.extend(observation.virtual_pods.iter().map(read));
+        known_pods::sort(&mut cluster.pods);
+    }
     Ok(Observation { cluster, ..observation })
 }
 
