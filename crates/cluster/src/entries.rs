@@ -3,6 +3,7 @@
 mod buffer;
 mod gameserver;
 mod node;
+mod node_pod;
 mod object;
 mod pod;
 mod scaler;
@@ -17,7 +18,7 @@ use crate::CacheEntry;
 pub use buffer::{CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, LocalRef, ScalableRef};
 pub use gameserver::CachedGameServer;
 pub use node::{CachedNode, CachedNodeSpec, CachedNodeStatus, unneeded_since};
-pub use object::CachedObject;
+pub use object::{CachedObject, CachedWhole};
 pub use pod::{
     CachedPod, CachedPodSpec, CachedPodStatus, HOST_PORTS_ANNOTATION, PodCondition, PodIp,
 };

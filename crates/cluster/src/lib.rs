@@ -22,9 +22,9 @@ pub use decisions::{
 };
 pub use entries::{
     CachedGameServer, CachedNode, CachedNodeSpec, CachedNodeStatus, CachedObject, CachedPod,
-    CachedPodSpec, CachedPodStatus, CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus,
-    HOST_PORTS_ANNOTATION, HorizontalPodAutoscaler, LocalRef, PodCondition, PodIp, ScalableRef,
-    ScaleTargetRef, ScaledObject, unneeded_since,
+    CachedPodSpec, CachedPodStatus, CachedWhole, CapacityBuffer, CapacityBufferSpec,
+    CapacityBufferStatus, HOST_PORTS_ANNOTATION, HorizontalPodAutoscaler, LocalRef, PodCondition,
+    PodIp, ScalableRef, ScaleTargetRef, ScaledObject, unneeded_since,
 };
 pub use error::{Error, explain};
 pub use events::{EventRecorder, EventType};
