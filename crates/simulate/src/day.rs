@@ -1,4 +1,4 @@
-//! Simulates a day of players on a fleet and its nodes: the engine in memory with all controllers and the allocator, in the virtual time of
+//! Simulates a day of players on fleets and their nodes: the engine in memory with all controllers and the allocator, in the virtual time of
 //! a paused tokio runtime.
 //!
 //! The runtime has to be one thread whose time is paused. Then the same day leads to the same report.
@@ -13,7 +13,7 @@ use std::time::Duration;
 use api::allocation::AllocationState;
 use tokio::time::Instant;
 
-use crate::trace::Trace;
+use crate::trace::{Session, Trace};
 pub use report::{Report, Row};
 use world::World;
 
@@ -23,7 +23,7 @@ const SAMPLE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 /// How often a report has a row.
 const ROW: Duration = Duration::from_secs(1800);
-/// How long the fleet has to become ready before the day begins.
+/// How long the fleets have to become ready before the day begins.
 const WARM_UP: Duration = Duration::from_secs(600);
 
 /// What is simulated.
@@ -37,9 +37,9 @@ pub struct Day {
     pub seed: u64,
     /// Whether nodes and fleets take each other into account.
     pub aware: bool,
-    /// How many game servers are kept ready.
-    pub buffer: i32,
-    /// When how many are kept ready for an hour, by a schedule.
+    /// How many game servers each fleet keeps ready; there are as many fleets as shares in the trace.
+    pub buffers: Vec<i32>,
+    /// When how many are kept ready for an hour by the first fleet, by a schedule.
     pub scheduled_buffer: Option<(Duration, i32)>,
     /// How long a node takes to start.
     pub node_start: Duration,
@@ -64,8 +64,8 @@ pub enum DayError {
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A session asks for a game server, for the first time or again: it began at this time and lasts so long.
-    Ask { since: Duration, lasts: Duration },
+    /// A session asks for a game server, for the first time or again.
+    Ask(Session),
     /// A session ends.
     End { server: String },
     /// The state is sampled.
@@ -84,8 +84,7 @@ pub async fn play(day: &Day) -> Result<Report, DayError> {
         steps.insert((at, number), step);
     };
     for session in day.trace.sessions() {
-        let step = Step::Ask { since: session.at, lasts: session.lasts };
-        add(&mut steps, session.at, step);
+        add(&mut steps, session.at, Step::Ask(*session));
     }
     let mut sample = Duration::ZERO;
     while sample <= day.length {
@@ -98,15 +97,15 @@ pub async fn play(day: &Day) -> Result<Report, DayError> {
         }
         tokio::time::sleep_until(began + at).await;
         match step {
-            Step::Ask { since, lasts } => match world.allocate().await {
+            Step::Ask(session) => match world.allocate(session.fleet).await {
                 Some(server) => {
-                    report.served(at.saturating_sub(since));
+                    report.served(at.saturating_sub(session.at));
                     world.begin(&server);
-                    add(&mut steps, at + lasts, Step::End { server });
+                    add(&mut steps, at + session.lasts, Step::End { server });
                 }
                 None => {
-                    report.waiting += u32::from(at == since);
-                    add(&mut steps, at + RETRY, Step::Ask { since, lasts });
+                    report.waiting += u32::from(at == session.at);
+                    add(&mut steps, at + RETRY, step);
                 }
             },
             Step::End { server } => world.end(&server).await?,

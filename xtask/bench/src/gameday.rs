@@ -9,6 +9,10 @@ use simulate::trace::{DayShape, Trace};
 use crate::report::Report;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// One fleet has most of the players; the others are modes that few play, whose idle game servers stay where they are for long.
+const SHARES: [f64; 6] = [0.85, 0.07, 0.04, 0.02, 0.01, 0.01];
+/// The game servers that each fleet keeps ready.
+const BUFFERS: [i32; 6] = [8, 2, 2, 2, 2, 2];
 
 /// Simulates the day twice.
 pub(crate) fn run(hours: u32, seed: u64) -> anyhow::Result<Report> {
@@ -36,13 +40,18 @@ pub(crate) fn run(hours: u32, seed: u64) -> anyhow::Result<Report> {
 /// Simulates one day on a runtime of its own, whose time is paused.
 fn simulate(hours: u32, seed: u64, aware: bool) -> anyhow::Result<DayReport> {
     let (length, event) = (hours * 60 * MINUTE, 18 * 60 * MINUTE);
-    let shape = DayShape { peak: 120.0, mean: 20 * MINUTE, event: Some((event, 60)) };
+    let shape = DayShape {
+        peak: 120.0,
+        mean: 20 * MINUTE,
+        event: Some((event, 60)),
+        shares: SHARES.to_vec(),
+    };
     let day = Day {
-        trace: Trace::day(shape, length, seed),
+        trace: Trace::day(&shape, length, seed),
         length,
         seed,
         aware,
-        buffer: 8,
+        buffers: BUFFERS.to_vec(),
         scheduled_buffer: Some((event, 70)),
         node_start: 3 * MINUTE,
     };

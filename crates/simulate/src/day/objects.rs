@@ -1,4 +1,4 @@
-//! The objects of a simulated day: a fleet with an autoscaler, and a group of nodes.
+//! The objects of a simulated day: fleets with their autoscalers, and a group of nodes.
 
 use std::time::Duration;
 
@@ -8,8 +8,6 @@ use serde_json::{Value, json};
 
 use super::Day;
 
-/// The fleet and its autoscaler.
-pub(super) const FLEET: &str = "game";
 /// The node group.
 pub(super) const GROUP: &str = "machines";
 
@@ -33,7 +31,12 @@ pub(super) fn node_group(day: &Day) -> Value {
     })
 }
 
-pub(super) fn fleet(day: &Day) -> Value {
+/// Returns the name of a fleet and of its autoscaler.
+fn name(fleet: usize) -> String {
+    format!("game-{fleet}")
+}
+
+pub(super) fn fleet(fleet: usize, buffer: i32) -> Value {
     let container = json!({
         "name": "game", "image": "game:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
     });
@@ -43,8 +46,8 @@ pub(super) fn fleet(day: &Day) -> Value {
     });
     json!({
         "apiVersion": "agones.dev/v1", "kind": "Fleet",
-        "metadata": {"name": FLEET, "namespace": "default"},
-        "spec": {"replicas": day.buffer, "scheduling": "Packed", "template": {"spec": {
+        "metadata": {"name": name(fleet), "namespace": "default"},
+        "spec": {"replicas": buffer, "scheduling": "Packed", "template": {"spec": {
             "ports": [{"name": "game", "containerPort": 7654}],
             "health": {"disabled": true},
             "template": pod,
@@ -52,14 +55,14 @@ pub(super) fn fleet(day: &Day) -> Value {
     })
 }
 
-/// An autoscaler that keeps a buffer, and a larger one for an hour around an event. `begins_at` is the start of the day.
-pub(super) fn fleet_autoscaler(day: &Day, begins_at: Timestamp) -> Value {
+/// An autoscaler that keeps a buffer, and for the first fleet a larger one for an hour around an event. `begins_at` is the start of the day.
+pub(super) fn fleet_autoscaler(day: &Day, fleet: usize, begins_at: Timestamp) -> Value {
     let buffer = |id: &str, size: i32| {
         let buffer = json!({"bufferSize": size, "minReplicas": size, "maxReplicas": 700});
         json!({"id": id, "type": "Buffer", "buffer": buffer})
     };
     let mut chain = Vec::new();
-    if let Some((after, size)) = day.scheduled_buffer {
+    if let Some((after, size)) = day.scheduled_buffer.filter(|_| fleet == 0) {
         let period = json!({
             "startCron": cron(begins_at, after), "duration": "1h", "timezone": "UTC",
         });
@@ -68,11 +71,11 @@ pub(super) fn fleet_autoscaler(day: &Day, begins_at: Timestamp) -> Value {
         let schedule = json!({"activePeriod": period, "policy": policy});
         chain.push(json!({"id": "event", "type": "Schedule", "schedule": schedule}));
     }
-    chain.push(buffer("usually", day.buffer));
+    chain.push(buffer("usually", day.buffers[fleet]));
     json!({
         "apiVersion": "autoscaling.agones.dev/v1", "kind": "FleetAutoscaler",
-        "metadata": {"name": FLEET, "namespace": "default"},
-        "spec": {"fleetName": FLEET, "policy": {"type": "Chain", "chain": chain}},
+        "metadata": {"name": name(fleet), "namespace": "default"},
+        "spec": {"fleetName": name(fleet), "policy": {"type": "Chain", "chain": chain}},
     })
 }
 
@@ -83,10 +86,10 @@ fn cron(begins_at: Timestamp, after: Duration) -> String {
     format!("{} {} * * *", at.minute(), at.hour())
 }
 
-pub(super) fn allocation() -> Value {
+pub(super) fn allocation(fleet: usize) -> Value {
     json!({
         "apiVersion": "allocation.agones.dev/v1", "kind": "GameServerAllocation",
         "metadata": {"namespace": "default"},
-        "spec": {"selectors": [{"matchLabels": {"agones.dev/fleet": FLEET}}]},
+        "spec": {"selectors": [{"matchLabels": {"agones.dev/fleet": name(fleet)}}]},
     })
 }

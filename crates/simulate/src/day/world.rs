@@ -39,7 +39,8 @@ pub(super) struct World {
     client: Client,
     caches: Arc<Caches>,
     allocator: Allocator,
-    request: GameServerAllocation,
+    /// The request for a game server of each fleet.
+    requests: Vec<GameServerAllocation>,
     /// The game servers of the sessions in progress.
     playing: Mutex<BTreeSet<String>>,
     lost: AtomicU32,
@@ -96,10 +97,13 @@ impl World {
         let allocator = Allocator::start(client.clone(), Arc::clone(&caches), settings).await;
         let warm_up = SignedDuration::try_from(warm_up).unwrap_or_default();
         create(&client, day, BEGIN + warm_up).await?;
-        let request = serde_json::from_value(objects::allocation());
+        let requests = (0..day.buffers.len()).map(|fleet| {
+            serde_json::from_value(objects::allocation(fleet))
+                .expect("the request is written in this program")
+        });
         let moves = Arc::<AtomicU32>::default();
         Ok(Self {
-            request: request.expect("the request is written in this file"),
+            requests: requests.collect(),
             _subscription: count_moves(&caches, &moves),
             client,
             caches,
@@ -112,9 +116,9 @@ impl World {
         })
     }
 
-    /// Allocates a game server, and returns its name; `None` if none is Ready.
-    pub(super) async fn allocate(&self) -> Option<String> {
-        self.allocator.allocate(&self.request).await.ok().and_then(super::allocated)
+    /// Allocates a game server of a fleet, and returns its name; `None` if none is Ready.
+    pub(super) async fn allocate(&self, fleet: usize) -> Option<String> {
+        self.allocator.allocate(&self.requests[fleet]).await.ok().and_then(super::allocated)
     }
 
     /// Records that a session is in progress.
@@ -182,9 +186,13 @@ async fn create(client: &Client, day: &Day, begins_at: Timestamp) -> Result<(), 
     let (cluster, all) = (Api::<NodeAutoscaler>::all(client.clone()), client.clone());
     post(&cluster, objects::node_autoscaler(day)).await?;
     post(&Api::<NodeGroup>::all(all.clone()), objects::node_group(day)).await?;
-    post(&Api::<Fleet>::namespaced(all.clone(), "default"), objects::fleet(day)).await?;
-    let autoscaler = objects::fleet_autoscaler(day, begins_at);
-    post(&Api::<FleetAutoscaler>::namespaced(all, "default"), autoscaler).await
+    let fleets = Api::<Fleet>::namespaced(all.clone(), "default");
+    let autoscalers = Api::<FleetAutoscaler>::namespaced(all, "default");
+    for (fleet, buffer) in day.buffers.iter().enumerate() {
+        post(&fleets, objects::fleet(fleet, *buffer)).await?;
+        post(&autoscalers, objects::fleet_autoscaler(day, fleet, begins_at)).await?;
+    }
+    Ok(())
 }
 
 async fn post<K>(api: &Api<K>, object: Value) -> Result<(), DayError>

@@ -1,4 +1,4 @@
-//! Forty minutes of players on a fleet and its nodes, with and without taking each other into account.
+//! Forty minutes of players on two fleets and their nodes, with and without taking each other into account.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The quiet beginning of a day, with an event after twenty minutes.
 fn short(aware: bool) -> Day {
     let (length, event) = (40 * MINUTE, 20 * MINUTE);
-    let shape = DayShape { peak: 60.0, mean: 6 * MINUTE, event: Some((event, 12)) };
+    let (event_sessions, shares) = (Some((event, 12)), vec![0.9, 0.1]);
+    let shape = DayShape { peak: 60.0, mean: 6 * MINUTE, event: event_sessions, shares };
     Day {
-        trace: Trace::day(shape, length, 11),
+        trace: Trace::day(&shape, length, 11),
         length,
         seed: 5,
         aware,
-        buffer: 3,
+        buffers: vec![3, 1],
         scheduled_buffer: Some((event, 16)),
         node_start: 3 * MINUTE,
     }
