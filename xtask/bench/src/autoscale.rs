@@ -42,7 +42,7 @@ pub(crate) fn run(bursts: usize, real: bool) -> anyhow::Result<Report> {
         row(&mut report, "embedded", measure(world.client(), bursts).await?);
         world.end().await;
         if real {
-            let world = World::real(SPARE * 2).await?;
+            let world = World::real(SPARE * 2, &control::Part::ALL).await?;
             row(&mut report, "kube-apiserver + KWOK", measure(world.client(), bursts).await?);
             world.end().await;
         }

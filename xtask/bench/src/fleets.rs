@@ -59,7 +59,7 @@ pub(crate) fn run(sizes: &[i32], real: bool) -> anyhow::Result<Report> {
             world.end().await;
         }
         for &size in sizes.iter().filter(|_| real) {
-            let world = World::real(size).await?;
+            let world = World::real(size, &control::Part::ALL).await?;
             row(&mut report, "kube-apiserver + KWOK", &measure(&world, size).await?);
             world.end().await;
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use control::Part;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
@@ -47,16 +48,19 @@ const ROWS: [[&str; 5]; 9] = [
 pub(crate) fn run(trials: usize, real: bool) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (embedded, on_real) = runtime.block_on(async {
-        let world = World::embedded_on(0, &control::Part::ALL).await?;
+        // First the real one, so that the memory of this process is not that of the embedded engine before.
+        let on_real = if real {
+            let world = World::real(0, &[Part::Nodes]).await?;
+            let on_real = measure(&world, "kwok", trials).await?;
+            world.end().await;
+            on_real
+        } else {
+            Figures::default()
+        };
+        let world = World::embedded_on(0, &[Part::Nodes]).await?;
         let embedded = measure(&world, "simulated", trials).await?;
         world.end().await;
-        if !real {
-            return anyhow::Ok((embedded, Default::default()));
-        }
-        let world = World::real(0).await?;
-        let on_real = measure(&world, "kwok", trials).await?;
-        world.end().await;
-        Ok((embedded, on_real))
+        anyhow::Ok((embedded, on_real))
     })?;
     let columns =
         ["what", "embedded", "real API server", "CA default", "CA 1 s scan", "CA best", "aim"];

@@ -81,8 +81,8 @@ impl World {
         Ok(Self { name: "the embedded engine", client, counter, caches, tasks, kept })
     }
 
-    /// A real kube-apiserver with the real scheduler and our webhooks, on nodes that KWOK plays.
-    pub(crate) async fn real(size: i32) -> anyhow::Result<Self> {
+    /// A real kube-apiserver with the real scheduler, these controllers and our webhooks, on nodes that KWOK plays.
+    pub(crate) async fn real(size: i32, parts: &'static [Part]) -> anyhow::Result<Self> {
         let nodes = usize::try_from(size / PODS_PER_NODE)? + 1;
         // On this thread, since what it starts ends with the thread that started it.
         let cluster = tokio::task::block_in_place(|| {
@@ -101,8 +101,10 @@ impl World {
         let mut tasks = JoinSet::new();
         webhooks(&cluster, &mut tasks).await?;
         let caches = Caches::new(None, false);
-        tasks.spawn(controllers(ours.clone(), Arc::clone(&caches), &Part::ALL));
-        tasks.spawn(play_running(ours));
+        tasks.spawn(controllers(ours.clone(), Arc::clone(&caches), parts));
+        if parts.contains(&Part::GameServer) {
+            tasks.spawn(play_running(ours));
+        }
         let client = Client::try_from(config)?;
         let kept = Kept::Real { _cluster: cluster };
         Ok(Self { name: "the real kube-apiserver", client, counter, caches, tasks, kept })
