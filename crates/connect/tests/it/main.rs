@@ -23,6 +23,7 @@ mod server;
 mod services;
 mod sources;
 mod stand_ins;
+mod target_failures;
 mod targets;
 mod wasm;
 mod webhook;

@@ -73,13 +73,18 @@ pub(crate) async fn free_port() -> u16 {
 /// Serves a stand-in for the API server, and returns the context of its clients.
 pub(crate) async fn stand_in(app: Router) -> (Server, Context) {
     let server = Server::plain(app).await;
-    let mut config = kube::Config::new(server.url.parse().unwrap());
+    let context = context_at(&server.url);
+    (server, context)
+}
+
+/// Returns the context of clients of the API server at an address.
+pub(crate) fn context_at(url: &str) -> Context {
+    let mut config = kube::Config::new(url.parse().unwrap());
     // A refusal is returned, not retried until the deadline.
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
     let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
-    let context = Context::new(client, clock, random, supervisor);
-    (server, context)
+    Context::new(client, clock, random, supervisor)
 }
 
 /// Writes a credential to the namespace that sources read it from.
