@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::engine;
-use crate::real::{free_port, open, stand_in, target};
+use crate::real::{context_at, free_port, open, stand_in, target};
 use crate::server::Server;
 
 /// A source, and a query that it would answer.
@@ -150,4 +150,8 @@ async fn an_api_server_that_is_slow_or_down_is_an_error_of_the_source_kubernetes
     assert!(slow.starts_with("no answer within "), "{slow}");
     drop(server);
     failure(&context, case()).await;
+    let context = context_at(&format!("http://127.0.0.1:{}", free_port().await));
+    let down = failure(&context, Case { query: "external/jobs".to_owned(), ..case() }).await;
+    assert!(down.is_unreachable(), "{down}");
+    assert!(down.to_string().starts_with("could not reach the API server: "), "{down}");
 }
