@@ -15,6 +15,7 @@ mod metrics_server;
 mod nats;
 mod prometheus;
 mod providers;
+mod rabbitmq;
 mod rancher;
 mod real;
 mod redis;
