@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::{kube, run};
+use crate::{kube, rabbitmq, run};
 
 /// A variable that names a program for the tests, the program, and the package that has it.
 const PROGRAMS: [(&str, &str, &str); 3] = [
@@ -17,6 +17,9 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
 /// Names the stand-in for AWS.
 const MOTO: &str = "PLIMSOLL_TEST_MOTO";
 const MOTO_PACKAGE: &str = "moto[server]==5.2.1";
+
+/// Names the start script of RabbitMQ.
+const RABBITMQ: &str = "PLIMSOLL_TEST_RABBITMQ";
 
 /// Returns the variables for the tests; installs what is missing, and prints what cannot be installed.
 pub fn variables() -> Vec<(&'static str, PathBuf)> {
@@ -30,9 +33,14 @@ pub fn variables() -> Vec<(&'static str, PathBuf)> {
             Err(err) => eprintln!("{err:#}"),
         }
     }
-    if std::env::var_os(MOTO).is_none() {
-        match moto() {
-            Ok(program) => found.push((MOTO, program)),
+    for (variable, program) in
+        [(MOTO, moto as fn() -> anyhow::Result<PathBuf>), (RABBITMQ, rabbitmq::program)]
+    {
+        if std::env::var_os(variable).is_some() {
+            continue;
+        }
+        match program() {
+            Ok(program) => found.push((variable, program)),
             Err(err) => eprintln!("{err:#}"),
         }
     }

@@ -97,10 +97,11 @@ fn tests(filter: Option<&str>, is_long: bool) -> anyhow::Result<()> {
         command.env("PLIMSOLL_TEST_CHAOS", if is_ci { "20000" } else { "2000" });
     }
     if is_long {
-        Binaries::build(&[Program::MetricsServer])?;
+        Binaries::build(&[Program::MetricsServer, Program::Compose])?;
         command.env("PLIMSOLL_TEST_SLOW", "1");
         command.env("PLIMSOLL_TEST_KWOK", binaries.path(Program::Kwok));
         command.env("PLIMSOLL_TEST_METRICS_SERVER", binaries.path(Program::MetricsServer));
+        command.env("PLIMSOLL_TEST_COMPOSE", binaries.path(Program::Compose));
     }
     if let Some(filter) = filter {
         command.args(["--", filter]);

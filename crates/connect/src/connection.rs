@@ -77,6 +77,13 @@ impl ConnectionError {
         match self {
             Self::Unreachable { .. } | Self::Secret(_) | Self::Tls(_) => true,
             Self::Call(CallError::Unreachable { source, .. }) => source.is_connect(),
+            Self::Call(
+                CallError::Address { .. }
+                | CallError::Roots(_)
+                | CallError::Tls(_)
+                | CallError::SystemRoots(_)
+                | CallError::Service { .. },
+            ) => true,
             Self::Call(_) | Self::Unauthorized { .. } | Self::WrongAnswer { .. } => false,
         }
     }

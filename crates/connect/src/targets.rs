@@ -150,6 +150,18 @@ pub enum TargetError {
     },
 }
 
+impl TargetError {
+    /// Returns the message of the system, or the cause.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Conflict { message, .. }
+            | Self::Refused { message, .. }
+            | Self::Unavailable { message, .. }
+            | Self::Unknown { message, .. } => message,
+        }
+    }
+}
+
 /// Opens a target. Nothing is sent before its size is read or set.
 pub fn open(context: &Context, target: &TargetRef) -> Result<Arc<dyn Target>, OpenError> {
     let name = name(&target.spec);

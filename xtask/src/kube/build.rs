@@ -25,6 +25,8 @@ pub enum Program {
     E2e,
     /// The metrics API of pods and nodes.
     MetricsServer,
+    /// Docker's CLI plugin for the services of a project.
+    Compose,
 }
 
 impl Program {
@@ -62,6 +64,7 @@ impl Program {
                 "metrics-server",
                 "sigs.k8s.io/metrics-server/cmd/metrics-server",
             ),
+            Self::Compose => ("docker-compose", "compose", "github.com/docker/compose/v5/cmd"),
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct Binaries {
     old: String,
     /// The version of metrics-server.
     metrics_server: String,
+    /// The version of Docker Compose.
+    compose: String,
 }
 
 impl Binaries {
@@ -87,7 +92,8 @@ impl Binaries {
             .with_context(|| format!("could not make {}", folder.display()))?;
         let old = required("kubectl-old", "k8s.io/kubernetes")?;
         let metrics_server = required("metrics-server", "sigs.k8s.io/metrics-server")?;
-        let binaries = Self { folder, old, metrics_server };
+        let compose = required("compose", "github.com/docker/compose/v5")?;
+        let binaries = Self { folder, old, metrics_server, compose };
         let missing: Vec<_> = programs.iter().filter(|p| !binaries.path(**p).exists()).collect();
         if missing.is_empty() {
             return Ok(binaries);
@@ -110,6 +116,9 @@ impl Binaries {
             Program::OldKubectl => self.folder.with_file_name(format!("kubectl-{}", self.old)),
             Program::MetricsServer => {
                 self.folder.with_file_name(format!("metrics-server-{}", self.metrics_server))
+            }
+            Program::Compose => {
+                self.folder.with_file_name(format!("docker-compose-{}", self.compose))
             }
             Program::Etcd
             | Program::ApiServer

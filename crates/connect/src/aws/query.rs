@@ -112,7 +112,11 @@ impl AwsService {
         action: &str,
         parameters: Parameters,
     ) -> Result<(), Failure> {
-        self.call(version, action, parameters, Purpose::Change).await.map(drop)
+        let answer = self.call(version, action, parameters, Purpose::Change).await?;
+        if String::from_utf8_lossy(&answer.body).contains(&format!("<{action}Response")) {
+            return Ok(());
+        }
+        Err(Failure::Open(format!("{action} was answered with something unexpected")))
     }
 
     async fn call(

@@ -71,10 +71,9 @@ impl MetricSource for ExternalScaler {
             let metric_name = query.text.clone();
             let request = GetMetricsRequest { scaled_object_ref: Some(object), metric_name };
             let metrics: GetMetricsResponse = self.call("GetMetrics", request).await?;
-            Ok(match find(&metrics.metric_values, &query.text) {
-                Some(found) => Answer::now(query, found.number()),
-                None => Answer::NoData,
-            })
+            let found = find(&metrics.metric_values, &query.text);
+            let found = found.map_err(|problem| self.wrong(problem))?;
+            Ok(found.map_or(Answer::NoData, |number| Answer::now(query, number)))
         })
     }
 
@@ -90,10 +89,26 @@ impl MetricSource for ExternalScaler {
     }
 }
 
-/// Finds the value of a metric. Some scalers answer about the only metric they have without its name.
-fn find<'a>(values: &'a [MetricValue], name: &str) -> Option<&'a MetricValue> {
+/// Finds the value of a metric; `None` where the scaler has no values at all. Some scalers answer about the only metric they have without
+/// its name.
+fn find(values: &[MetricValue], name: &str) -> Result<Option<f64>, String> {
     let named = values.iter().find(|value| value.metric_name == name);
-    named.or_else(|| values.first().filter(|only| values.len() == 1 && only.metric_name.is_empty()))
+    let found = match (named, values) {
+        (Some(found), _) => found,
+        (None, []) => return Ok(None),
+        (None, [only]) if only.metric_name.is_empty() => only,
+        (None, others) => {
+            let names: Vec<String> =
+                others.iter().take(5).map(|value| format!("`{}`", value.metric_name)).collect();
+            let (noun, names) =
+                (if others.len() == 1 { "metric" } else { "metrics" }, names.join(", "));
+            return Err(format!("the {noun} {names}; expected `{name}`"));
+        }
+    };
+    match found.number() {
+        number if number.is_finite() => Ok(Some(number)),
+        number => Err(format!("{number} for `{name}`; expected a number")),
+    }
 }
 
 impl ExternalScaler {
@@ -118,6 +133,10 @@ impl ExternalScaler {
         let answer =
             grpc.server_streaming(Request::new(object), path("StreamIsActive")?, codec).await;
         answer.map(tonic::Response::into_inner).map_err(|status| self.failed(&status))
+    }
+
+    fn wrong(&self, problem: String) -> QueryError {
+        QueryError::WrongAnswer { url: self.address.clone(), problem }
     }
 
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> QueryError {
@@ -202,10 +221,12 @@ mod tests {
         };
         assert_eq!(value("a", 3, 0.0).number(), 3.0);
         assert_eq!(value("a", 3, 2.5).number(), 2.5);
+        assert_eq!(value("a", 3, -2.5).number(), 3.0, "as in KEDA");
+        assert_eq!(value("a", 0, -2.5).number(), -2.5);
         let two = [value("a", 1, 0.0), value("b", 2, 0.0)];
-        assert_eq!(find(&two, "b").map(MetricValue::number), Some(2.0));
-        assert_eq!(find(&two, "c"), None);
-        assert_eq!(find(&[value("", 7, 0.0)], "c").map(MetricValue::number), Some(7.0));
-        assert_eq!(find(&[], "c"), None);
+        assert_eq!(find(&two, "b"), Ok(Some(2.0)));
+        assert!(find(&two, "c").is_err());
+        assert_eq!(find(&[value("", 7, 0.0)], "c"), Ok(Some(7.0)));
+        assert_eq!(find(&[], "c"), Ok(None));
     }
 }

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::container_usage::UsageQuery;
 use super::{Answer, MetricSource, Query, QueryError};
+use crate::connection::ConnectionError;
 use crate::registry::{Context, read_settings};
 use crate::targets::{ScaleTarget, TargetRef};
 
@@ -212,6 +213,10 @@ fn refused(path: &str, err: &kube::Error) -> QueryError {
     let message = api_message(err);
     if matches!(err, kube::Error::SerdeError(_)) {
         return QueryError::WrongAnswer { url, problem: format!("something unexpected: {err}") };
+    }
+    if status_code(err).is_none() {
+        let address = "the API server".to_owned();
+        return ConnectionError::Unreachable { address, message }.into();
     }
     let is_unknown_group = status_code(err) == Some(404)
         && [

@@ -42,6 +42,13 @@ struct GroupScale {
     unhealthy: u32,
 }
 
+/// The answer to a change of the size.
+#[derive(Deserialize)]
+struct JobRegistered {
+    #[serde(rename = "JobModifyIndex")]
+    _job_modify_index: u64,
+}
+
 pub(super) fn open(context: &Context, target: &TargetRef) -> Result<Arc<dyn Target>, String> {
     let group = target.spec.nomad.clone().unwrap_or_default();
     for (field, value) in [("job", &group.job), ("group", &group.group)] {
@@ -118,7 +125,7 @@ impl NomadTarget {
         let message: String = text.trim().chars().take(500).collect();
         let target = self.to_string();
         match answer.status.as_u16() {
-            200 => Ok(()),
+            200 if answer.json::<JobRegistered>().is_ok() => Ok(()),
             _ if message.contains("conflicting job modify index") => {
                 Err(TargetError::Conflict { target, message })
             }

@@ -65,7 +65,7 @@ impl Target for RancherTarget {
                 text.map_or_else(|| format!("Rancher answered {}", answer.status), str::to_owned);
             let target = self.to_string();
             match answer.status.as_u16() {
-                200..=299 => Ok(()),
+                200..=299 if body["id"].is_string() => Ok(()),
                 409 => Err(TargetError::Conflict { target, message }),
                 429 | 503 => Err(TargetError::Unavailable { target, message }),
                 300..=499 => Err(TargetError::Refused { target, message }),

@@ -65,7 +65,7 @@ impl Target for ScaleTarget {
             let read = tokio::try_join!(api.get_scale(&self.name), api.get(&self.name));
             let (scale, object) = read.map_err(|error| self.read_error(&error))?;
             let (count, ready) = (desired(&scale), self.ready(&scale, &object));
-            Ok(TargetStatus { count, ready, version: version(scale) })
+            Ok(TargetStatus { count, ready, version: self.version(scale)? })
         })
     }
 
@@ -75,7 +75,7 @@ impl Target for ScaleTarget {
             let scale = self.api().await?.get_scale(&self.name).await;
             let scale = scale.map_err(|error| self.read_error(&error))?;
             let count = desired(&scale);
-            Ok(TargetSize { count, version: version(scale) })
+            Ok(TargetSize { count, version: self.version(scale)? })
         })
     }
 
@@ -140,6 +140,15 @@ impl ScaleTarget {
         })
     }
 
+    /// Returns the version. Without one, the size could not be set only if nobody else has set it meanwhile.
+    fn version(&self, scale: Scale) -> Result<Version, TargetError> {
+        let version = scale.metadata.resource_version.filter(|version| !version.is_empty());
+        version.map(Version::new).ok_or_else(|| TargetError::Unavailable {
+            target: self.to_string(),
+            message: "the answer has no resourceVersion, so that it is not a Scale".to_owned(),
+        })
+    }
+
     fn read_error(&self, error: &kube::Error) -> TargetError {
         object_error(self.to_string(), error)
     }
@@ -159,10 +168,6 @@ impl std::fmt::Display for ScaleTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
     }
-}
-
-fn version(scale: Scale) -> Version {
-    Version::new(scale.metadata.resource_version.unwrap_or_default())
 }
 
 fn desired(scale: &Scale) -> u32 {

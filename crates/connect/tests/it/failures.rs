@@ -1,5 +1,5 @@
-//! How every source and target that is reached over HTTP fails: down, slow, overloaded, with credentials that are refused, and with an answer
-//! that is none of its own. What is special to one of them is tested in its own file.
+//! How every source that is reached over HTTP fails: down, slow, overloaded, with credentials that are refused, and with an answer that is
+//! none of its own. What is special to one of them is tested in its own file.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -7,12 +7,11 @@ use axum::response::Html;
 use axum::routing::any;
 use plimsoll_connect::Context;
 use plimsoll_connect::sources::QueryError;
-use plimsoll_connect::targets::{self, TargetError};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::engine;
-use crate::real::{free_port, open, stand_in, target};
+use crate::real::{context_at, free_port, open, stand_in, target};
 use crate::server::Server;
 
 /// A source, and a query that it would answer.
@@ -151,66 +150,8 @@ async fn an_api_server_that_is_slow_or_down_is_an_error_of_the_source_kubernetes
     assert!(slow.starts_with("no answer within "), "{slow}");
     drop(server);
     failure(&context, case()).await;
-}
-
-/// Returns each target whose system is at an address.
-fn targets_at(url: &str) -> Vec<(&'static str, Value)> {
-    let mut all = vec![
-        ("docker", json!({"docker": {"service": "web"}})),
-        ("nomad", json!({"nomad": {"job": "web", "group": "api"}})),
-        ("rancher", json!({"rancher": {"service": "1s5"}})),
-        ("webhook", json!({"webhook": {"url": url, "countFrom": {"source": "http"}}})),
-    ];
-    if std::env::var_os("AWS_ACCESS_KEY_ID").is_some() {
-        let group = json!({"name": "web", "region": "eu-west-1", "endpoint": url});
-        all.push(("awsAutoscalingGroup", json!({"awsAutoscalingGroup": group})));
-    }
-    all
-}
-
-/// Reads the size of each target at an address, whose MetricSources are at the same one.
-async fn unread(url: &str) -> Vec<(&'static str, TargetError)> {
-    let specs = json!({
-        "docker": {"docker": {"host": url}}, "nomad": {"nomad": {"address": url}},
-        "rancher": {"rancher": {"url": url, "project": "1a5"}}, "http": {"http": {"url": url}},
-    });
-    let serve = move |axum::extract::Path(name): axum::extract::Path<String>| async move {
-        axum::Json(json!({
-            "apiVersion": "plimsoll.dev/v1alpha1", "kind": "MetricSource", "metadata": {"name": name},
-            "spec": specs[&name],
-        }))
-    };
-    let path = "/apis/plimsoll.dev/v1alpha1/metricsources/{name}";
-    let (_api, context) = stand_in(Router::new().route(path, axum::routing::get(serve))).await;
-    let mut found = Vec::new();
-    for (name, spec) in targets_at(url) {
-        let opened = targets::open(&context, &target(spec)).map_err(|err| err.to_string()).unwrap();
-        match opened.status().await {
-            Err(error) => found.push((name, error)),
-            Ok(status) => panic!("{name}: {status:?}"),
-        }
-    }
-    found
-}
-
-#[tokio::test]
-async fn every_target_that_is_down_or_overloaded_is_unavailable_and_one_that_refuses_says_so() {
-    for (name, error) in unread(&format!("http://127.0.0.1:{}", free_port().await)).await {
-        assert!(matches!(error, TargetError::Unavailable { .. }), "{name} is down: {error:?}");
-    }
-    let server = answering(StatusCode::SERVICE_UNAVAILABLE, "busy").await;
-    for (name, error) in unread(&server.url).await {
-        assert!(matches!(error, TargetError::Unavailable { .. }), "{name} is busy: {error:?}");
-    }
-    for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN] {
-        let server = answering(status, "go away").await;
-        for (name, error) in unread(&server.url).await {
-            let is_refused =
-                matches!(error, TargetError::Refused { .. } | TargetError::Unavailable { .. });
-            assert!(is_refused, "{name} refuses: {error:?}");
-        }
-    }
-    // What cannot be read is never taken for a size.
-    let server = answering(StatusCode::OK, "<html>welcome</html>").await;
-    assert_eq!(unread(&server.url).await.len(), targets_at(&server.url).len());
+    let context = context_at(&format!("http://127.0.0.1:{}", free_port().await));
+    let down = failure(&context, Case { query: "external/jobs".to_owned(), ..case() }).await;
+    assert!(down.is_unreachable(), "{down}");
+    assert!(down.to_string().starts_with("could not reach the API server: "), "{down}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll_connect::sources::Answer;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixListener};
 
 use crate::engine;
 use crate::real::{Program, ask, free_port, open, secret, value, variable};
@@ -79,4 +79,30 @@ async fn a_real_haproxy_returns_the_same_in_three_ways() {
     drop(haproxy);
     let down = ask(&*source, "frontend/web/req_tot").await.unwrap_err();
     assert!(down.starts_with("could not reach "), "{down}");
+}
+
+#[tokio::test]
+async fn a_socket_that_is_silent_closed_or_not_that_of_haproxy_is_an_error() {
+    let (_engine, context) = engine().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stats.sock");
+    let socket = format!("unix:{}", path.display());
+    let source = open(&context, json!({"timeout": "500ms", "haproxy": {"stats": [socket]}}));
+    let query = "frontend/web/req_tot";
+    let down = ask(&*source, query).await.unwrap_err();
+    assert!(down.starts_with(&format!("could not reach {socket}: ")), "{down}");
+    let listener = UnixListener::bind(&path).unwrap();
+    assert_eq!(ask(&*source, query).await, Err("no answer within 500 ms".to_owned()));
+    // As HAProxy refuses a command on a socket whose level is too low.
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut command = [0; 64];
+            drop(stream.read(&mut command).await);
+            drop(stream.write_all(b"Permission denied\n").await);
+        }
+    });
+    let refused = ask(&*source, query).await.unwrap_err();
+    task.abort();
+    let wanted = "answered with something other than HAProxy's statistics: `Permission denied`";
+    assert_eq!(refused, format!("{socket} {wanted}"));
 }

@@ -37,7 +37,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 /// A running program, which ends with this.
 pub(crate) struct Program {
     pub(crate) port: u16,
-    _process: Child,
+    process: Child,
     pub(crate) folder: TempDir,
 }
 
@@ -47,9 +47,19 @@ impl Program {
         program: &str,
         arguments: impl FnOnce(u16, &Path) -> Vec<String>,
     ) -> Self {
+        Self::run(|port, folder| {
+            let mut command = Command::new(program);
+            command.args(arguments(port, folder));
+            command
+        })
+        .await
+    }
+
+    /// Runs a command that is made of a free port and a folder, and waits until it listens.
+    pub(crate) async fn run(command: impl FnOnce(u16, &Path) -> Command) -> Self {
         let (port, folder) = (free_port().await, TempDir::new().unwrap());
-        let process = Command::new(program)
-            .args(arguments(port, folder.path()))
+        let mut command = command(port, folder.path());
+        let process = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -58,10 +68,22 @@ impl Program {
             .unwrap();
         let until = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            assert!(Instant::now() < until, "{program} does not listen");
+            assert!(Instant::now() < until, "{command:?} does not listen");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Self { port, _process: process, folder }
+        Self { port, process, folder }
+    }
+
+    /// Sends a signal to it, such as `STOP`.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.process.id().expect("it is running").to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        assert!(sent.success(), "kill -{signal} {id}: {sent}");
+    }
+
+    /// Stops it, and waits until it has ended.
+    pub(crate) async fn stop(mut self) {
+        self.process.kill().await.unwrap();
     }
 }
 
@@ -73,13 +95,18 @@ pub(crate) async fn free_port() -> u16 {
 /// Serves a stand-in for the API server, and returns the context of its clients.
 pub(crate) async fn stand_in(app: Router) -> (Server, Context) {
     let server = Server::plain(app).await;
-    let mut config = kube::Config::new(server.url.parse().unwrap());
+    let context = context_at(&server.url);
+    (server, context)
+}
+
+/// Returns the context of clients of the API server at an address.
+pub(crate) fn context_at(url: &str) -> Context {
+    let mut config = kube::Config::new(url.parse().unwrap());
     // A refusal is returned, not retried until the deadline.
     config.default_retry = false;
     let client = kube::Client::try_from(config).unwrap();
     let (clock, random, supervisor) = (Clock::system(), Random::seeded(1), Supervisor::new());
-    let context = Context::new(client, clock, random, supervisor);
-    (server, context)
+    Context::new(client, clock, random, supervisor)
 }
 
 /// Writes a credential to the namespace that sources read it from.

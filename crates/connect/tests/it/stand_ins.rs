@@ -1,5 +1,5 @@
-//! Sources and targets whose systems cannot be had here, on stand-ins for their HTTP APIs: RabbitMQ, Nomad, Rancher, and the
-//! receiver of a webhook.
+//! Sources and targets on stand-ins for their HTTP APIs: Nomad and Rancher, which cannot be had here, the receiver of a webhook, and
+//! RabbitMQ with answers that a real one does not give.
 
 use std::sync::{Arc, Mutex};
 

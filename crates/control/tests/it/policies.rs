@@ -8,6 +8,7 @@ mod outages;
 mod prometheus;
 mod services;
 mod sharing;
+mod silence;
 mod source;
 mod tables;
 

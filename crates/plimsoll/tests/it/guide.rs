@@ -44,7 +44,7 @@ fn the_page_about_services_has_the_objects_of_the_examples_and_valid_commands() 
     for excerpt in excerpts {
         assert!(examples.iter().any(|example| example.contains(&excerpt)), "{excerpt}");
     }
-    for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
+    for line in commands(&page) {
         let Some(typed) = line.strip_prefix("plimsoll ") else { continue };
         let typed = typed.split(['|', '#']).next().unwrap();
         let arguments: Vec<&str> = typed.split_whitespace().collect();
@@ -55,6 +55,17 @@ fn the_page_about_services_has_the_objects_of_the_examples_and_valid_commands() 
         let parsed = crate::plimsoll().args(&arguments).arg("--help").output().unwrap();
         assert!(parsed.status.success(), "{line}: {}", String::from_utf8_lossy(&parsed.stderr));
     }
+}
+
+/// Returns the section of a page with a title.
+pub(crate) fn section<'a>(page: &'a str, title: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("\n## {title}\n")).expect("the page has the section");
+    rest.split("\n## ").next().unwrap_or(rest)
+}
+
+/// Returns the lines that a reader types.
+pub(crate) fn commands(text: &str) -> Vec<String> {
+    blocks(text, "sh").iter().flat_map(|block| block.lines()).map(str::to_owned).collect()
 }
 
 /// Returns the blocks of a page that are fenced as a language.

@@ -6,6 +6,7 @@ mod allocate;
 mod apply;
 mod cli;
 mod cluster_autoscaler;
+mod cluster_page;
 mod completions;
 mod compose;
 mod evaluate;

@@ -44,9 +44,9 @@ pub(super) struct MetricValue {
 }
 
 impl MetricValue {
-    /// Returns the number: that of the newer field where it is set, as KEDA does.
+    /// Returns the number: that of the newer field where it is positive, as KEDA does, or where the older one is not set.
     pub(super) fn number(&self) -> f64 {
-        if self.metric_value_float > 0.0 {
+        if self.metric_value_float > 0.0 || self.metric_value == 0 {
             self.metric_value_float
         } else {
             self.metric_value as f64

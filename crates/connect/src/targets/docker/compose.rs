@@ -13,7 +13,9 @@ use ring::digest;
 use serde_json::Value;
 
 use super::{message, name, refused, unread};
+use crate::connection::ConnectionError;
 use crate::docker_engine::{ContainerSummary, DockerEngine};
+use crate::endpoint::HttpAnswer;
 use crate::targets::{TargetError, TargetStatus, Version, write_error};
 
 const NUMBER: &str = "com.docker.compose.container-number";
@@ -61,25 +63,10 @@ pub(super) async fn scale(
         return Err(refused(service, problem));
     }
     sort_for_removal(&mut found);
-    if wanted <= found.len() {
-        let surplus = found.len() - wanted;
-        for container in &found[..surplus] {
-            remove(engine, service, container).await?;
-        }
-        return Ok(());
-    }
-    let template = inspect(engine, service, &found).await?;
-    copy::check(&template, &service.service).map_err(|problem| refused(service, problem))?;
-    for container in
-        found.iter().filter(|found| matches!(found.state.as_str(), "created" | "exited"))
-    {
-        start(engine, service, &container.id).await?;
-    }
-    let mut number = found.iter().map(number).max().unwrap_or(0);
-    for _ in found.len()..wanted {
-        number = create(engine, service, &template, number + 1).await?;
-    }
-    Ok(())
+    let mut change = Change { engine, service, has_begun: false };
+    let outcome = change.carry_out(&found, wanted).await;
+    // What failed halfway may not be called refused or unavailable: these say that nothing was changed.
+    outcome.map_err(|error| if change.has_begun { partly(service, &error) } else { error })
 }
 
 /// Sorts the containers that are removed first to the front.
@@ -129,96 +116,136 @@ async fn inspect(
     })
 }
 
-/// Creates, connects and starts a copy; returns the number it has.
-async fn create(
-    engine: &DockerEngine,
-    service: &Docker,
-    template: &Value,
-    first: u32,
-) -> Result<u32, TargetError> {
-    for number in first..first + NAMES {
-        let new = copy::copy(template, &service.service, number);
-        let parameters = [("name", new.name.as_str())];
-        let answer = engine
-            .request(&["containers", "create"], &parameters, WITHIN, |client, url| {
-                client.post(url).json(&new.body)
+/// A change of the number of containers, step by step.
+struct Change<'a> {
+    engine: &'a DockerEngine,
+    service: &'a Docker,
+    /// Whether a step has been carried out.
+    has_begun: bool,
+}
+
+impl Change<'_> {
+    async fn carry_out(
+        &mut self,
+        found: &[ContainerSummary],
+        wanted: usize,
+    ) -> Result<(), TargetError> {
+        if wanted <= found.len() {
+            for container in &found[..found.len() - wanted] {
+                self.remove(container).await?;
+            }
+            return Ok(());
+        }
+        let template = inspect(self.engine, self.service, found).await?;
+        copy::check(&template, &self.service.service)
+            .map_err(|problem| refused(self.service, problem))?;
+        let is_stopped = |container: &&ContainerSummary| {
+            matches!(container.state.as_str(), "created" | "exited")
+        };
+        for container in found.iter().filter(is_stopped) {
+            self.start(&container.id).await?;
+        }
+        let mut number = found.iter().map(number).max().unwrap_or(0);
+        for _ in found.len()..wanted {
+            number = self.create(&template, number + 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates, connects and starts a copy; returns the number it has.
+    async fn create(&mut self, template: &Value, first: u32) -> Result<u32, TargetError> {
+        for number in first..first + NAMES {
+            let new = copy::copy(template, &self.service.service, number);
+            let parameters = [("name", new.name.as_str())];
+            let answer = self
+                .engine
+                .request(&["containers", "create"], &parameters, WITHIN, |client, url| {
+                    client.post(url).json(&new.body)
+                })
+                .await
+                .map_err(|err| self.unsure(&err))?;
+            match answer.status {
+                StatusCode::CREATED => self.has_begun = true,
+                StatusCode::CONFLICT => continue,
+                _ => return Err(self.failed(&answer)),
+            }
+            let created: Value = answer.json().map_err(|err| self.unsure(&err))?;
+            let id = created["Id"].as_str().unwrap_or_default();
+            for (network, settings) in &new.further_networks {
+                let body = serde_json::json!({"Container": id, "EndpointConfig": settings});
+                self.post(&["networks", network, "connect"], Some(&body)).await?;
+            }
+            self.start(id).await?;
+            return Ok(number);
+        }
+        Err(refused(self.service, "no name is free for another container"))
+    }
+
+    async fn start(&mut self, id: &str) -> Result<(), TargetError> {
+        self.post(&["containers", id, "start"], None).await
+    }
+
+    async fn post(&mut self, path: &[&str], body: Option<&Value>) -> Result<(), TargetError> {
+        let answer = self
+            .engine
+            .request(path, &[], WITHIN, |client, url| match body {
+                None => client.post(url),
+                Some(body) => client.post(url).json(body),
             })
             .await
-            .map_err(|err| write_error(&name(service), &err))?;
-        match answer.status {
-            StatusCode::CREATED => {}
-            StatusCode::CONFLICT => continue,
-            _ => return Err(partly(service, &message(&answer))),
+            .map_err(|err| self.unsure(&err))?;
+        // 304: it runs already.
+        if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED {
+            self.has_begun = true;
+            return Ok(());
         }
-        let created: Value = answer.json().map_err(|err| write_error(&name(service), &err))?;
-        let id = created["Id"].as_str().unwrap_or_default();
-        for (network, settings) in &new.further_networks {
-            let body = serde_json::json!({"Container": id, "EndpointConfig": settings});
-            post(engine, service, &["networks", network, "connect"], Some(&body)).await?;
+        Err(self.failed(&answer))
+    }
+
+    /// Stops a container, within the time that it asks for, and removes it with its anonymous volumes.
+    async fn remove(&mut self, container: &ContainerSummary) -> Result<(), TargetError> {
+        let id = container.id.as_str();
+        let inspected = self.engine.get::<Value>(&["containers", id, "json"], &[]).await;
+        let Some(inspected) = inspected.map_err(unread(self.service))? else { return Ok(()) };
+        let own = inspected["Config"]["StopTimeout"].as_u64().unwrap_or(10).min(600);
+        let within = WITHIN + Duration::from_secs(own);
+        let path = ["containers", id, "stop"];
+        let stopped = self.engine.request(&path, &[], within, |client, url| client.post(url)).await;
+        let stopped = stopped.map_err(|err| self.unsure(&err))?;
+        if stopped.status.is_client_error() && stopped.status != StatusCode::NOT_FOUND {
+            return Err(self.failed(&stopped));
         }
-        start(engine, service, id).await?;
-        return Ok(number);
+        self.has_begun = true;
+        let parameters = [("v", "true")];
+        let path = ["containers", id];
+        let removed = self
+            .engine
+            .request(&path, &parameters, WITHIN, |client, url| client.delete(url))
+            .await
+            .map_err(|err| self.unsure(&err))?;
+        // 404 and 409: it is deleted, or being deleted.
+        match removed.status.as_u16() {
+            204 | 404 | 409 => Ok(()),
+            _ => Err(self.failed(&removed)),
+        }
     }
-    Err(partly(service, "no name is free for another container"))
-}
 
-async fn start(engine: &DockerEngine, service: &Docker, id: &str) -> Result<(), TargetError> {
-    post(engine, service, &["containers", id, "start"], None).await
-}
-
-async fn post(
-    engine: &DockerEngine,
-    service: &Docker,
-    path: &[&str],
-    body: Option<&Value>,
-) -> Result<(), TargetError> {
-    let answer = engine
-        .request(path, &[], WITHIN, |client, url| match body {
-            None => client.post(url),
-            Some(body) => client.post(url).json(body),
-        })
-        .await
-        .map_err(|err| write_error(&name(service), &err))?;
-    // 304: it runs already.
-    if answer.status.is_success() || answer.status == StatusCode::NOT_MODIFIED {
-        return Ok(());
+    fn unsure(&self, error: &ConnectionError) -> TargetError {
+        write_error(&name(self.service), error)
     }
-    Err(partly(service, &message(&answer)))
-}
 
-/// Stops a container, within the time that it asks for, and removes it with its anonymous volumes.
-async fn remove(
-    engine: &DockerEngine,
-    service: &Docker,
-    container: &ContainerSummary,
-) -> Result<(), TargetError> {
-    let id = container.id.as_str();
-    let inspected = engine.get::<Value>(&["containers", id, "json"], &[]).await;
-    let Some(inspected) = inspected.map_err(unread(service))? else { return Ok(()) };
-    let own = inspected["Config"]["StopTimeout"].as_u64().unwrap_or(10).min(600);
-    let within = WITHIN + Duration::from_secs(own);
-    let unsure = |err| write_error(&name(service), &err);
-    let path = ["containers", id, "stop"];
-    let stopped = engine.request(&path, &[], within, |client, url| client.post(url)).await;
-    let stopped = stopped.map_err(unsure)?;
-    if stopped.status.is_client_error() && stopped.status != StatusCode::NOT_FOUND {
-        return Err(partly(service, &message(&stopped)));
-    }
-    let parameters = [("v", "true")];
-    let path = ["containers", id];
-    let removed =
-        engine.request(&path, &parameters, WITHIN, |client, url| client.delete(url)).await;
-    let removed = removed.map_err(unsure)?;
-    // 404 and 409: it is deleted, or being deleted.
-    match removed.status.as_u16() {
-        204 | 404 | 409 => Ok(()),
-        _ => Err(partly(service, &message(&removed))),
+    /// Returns the error of an answer that is not the wanted one.
+    fn failed(&self, answer: &HttpAnswer) -> TargetError {
+        match answer.status.is_client_error() {
+            true => refused(self.service, message(answer)),
+            false => TargetError::Unknown { target: name(self.service), message: message(answer) },
+        }
     }
 }
 
-/// A step failed, after others may have been carried out.
-fn partly(service: &Docker, message: &str) -> TargetError {
-    TargetError::Unknown { target: name(service), message: message.to_owned() }
+/// A step failed after others were carried out.
+fn partly(service: &Docker, error: &TargetError) -> TargetError {
+    TargetError::Unknown { target: name(service), message: error.message().to_owned() }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::plimsoll::scaling_policy::Docker;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{message, name, refused, unread};
 use crate::docker_engine::DockerEngine;
@@ -49,7 +49,7 @@ pub(super) async fn scale(
         .map_err(|err| write_error(&name(service), &err))?;
     let text = message(&answer);
     match answer.status.as_u16() {
-        200 => Ok(()),
+        200 if answer.json::<Map<String, Value>>().is_ok() => Ok(()),
         _ if text.contains("update out of sequence") => Err(conflict(text)),
         400..=499 => Err(refused(service, text)),
         _ => Err(TargetError::Unknown { target: name(service), message: text }),

@@ -44,9 +44,8 @@ impl StandIn {
         let (mut task, shared) = (JoinSet::new(), Arc::clone(&switches));
         task.spawn(async move {
             loop {
-                let switches = *shared.lock().unwrap();
                 // What fails now is done in the next round.
-                let _ = parts.round(switches).await;
+                let _ = parts.round(&shared).await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -107,14 +106,17 @@ impl Parts {
         Ok(self.api(kind).list(&ListParams::default()).await?.items)
     }
 
-    async fn round(&self, switches: Switches) -> kube::Result<()> {
+    async fn round(&self, switches: &Mutex<Switches>) -> kube::Result<()> {
         for deployment in self.list("MachineDeployment").await? {
+            // Read after the object, so that a change of it after a switch was set never meets the switch as it was before.
+            let switches = *switches.lock().unwrap();
             self.deployment(&deployment, switches).await?;
         }
         for set in self.list("MachineSet").await? {
             self.set(&set).await?;
         }
         for machine in self.list("Machine").await? {
+            let switches = *switches.lock().unwrap();
             self.machine(&machine, switches).await?;
         }
         for pool in self.list("MachinePool").await? {

@@ -10,7 +10,7 @@ use super::{World, pass, pass_through};
 use crate::cluster::until;
 
 impl World {
-    async fn node_group(&self, name: &str, start_after: &str) {
+    pub(super) async fn node_group(&self, name: &str, start_after: &str) {
         let group = json!({
             "apiVersion": "plimsoll.dev/v1alpha1", "kind": "NodeGroup", "metadata": {"name": name},
             "spec": {"min": 1, "max": 6, "provider": {"simulated": {"startAfter": start_after}},
