@@ -25,6 +25,7 @@ mod machines;
 #[path = "../../../connect/tests/it/moto.rs"]
 mod moto;
 mod nodes;
+mod nodes_guide;
 mod policies;
 mod ports;
 #[allow(dead_code, reason = "the tests of connections use all of it")]
