@@ -14,8 +14,9 @@ use kube::api::Api;
 use serde_json::{Value, json};
 
 use crate::external_grpc::serve;
+use crate::laptop::until;
 use crate::plimsoll;
-use stage::{Program, Stage, until};
+use stage::{Program, Stage};
 
 #[test]
 fn flags_are_those_of_cluster_autoscaler_and_an_unknown_one_ends_it() {

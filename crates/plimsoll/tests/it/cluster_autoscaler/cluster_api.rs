@@ -7,8 +7,9 @@ mod stand_in;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, until};
+use super::stage::Stage;
 use super::{nodes_come_and_go, rights};
+use crate::laptop::until;
 use stand_in::{Parts, StandIn, define_kinds};
 
 /// The objects and the stand-in. Machines that a failed test leaves are let go with this.

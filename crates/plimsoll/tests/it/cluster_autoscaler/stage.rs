@@ -294,12 +294,3 @@ impl Drop for Program {
         }
     }
 }
-
-/// Waits until something holds.
-pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
-    while !holds().await {
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
