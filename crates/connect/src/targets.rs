@@ -212,6 +212,17 @@ fn write_error(target: &str, error: &ConnectionError) -> TargetError {
     TargetError::Unknown { target: target.to_owned(), message: why(error) }
 }
 
+/// Returns the outcome of a change that a system answered with an HTTP status.
+fn outcome(target: String, status: u16, message: String) -> Result<(), TargetError> {
+    match status {
+        200..=299 => Ok(()),
+        409 => Err(TargetError::Conflict { target, message }),
+        429 | 503 => Err(TargetError::Unavailable { target, message }),
+        300..=499 => Err(TargetError::Refused { target, message }),
+        _ => Err(TargetError::Unknown { target, message }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -19,6 +19,18 @@ pub trait Lister<K> {
     -> impl Iterator<Item = Result<Self::Item, Unreadable>>;
 }
 
+/// Declares a trait that everything has that lists these kinds.
+macro_rules! listers {
+    ($(#[$about:meta])* $name:ident: $first:path $(, $more:path)* $(,)?) => {
+        $(#[$about])*
+        pub trait $name: $first $(+ $more)* {}
+
+        impl<W> $name for W where W: $first $(+ $more)* {}
+    };
+}
+
+pub(crate) use listers;
+
 /// An object that cannot be read, though it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unreadable {

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Target, TargetError, TargetRef, TargetStatus, Version, read_error, source_error, write_error,
+    Target, TargetError, TargetRef, TargetStatus, Version, outcome, read_error, source_error,
+    write_error,
 };
 use crate::metric_source::SharedConnection;
 use crate::rancher::RancherApi;
@@ -63,14 +64,10 @@ impl Target for RancherTarget {
             let text = ["message", "detail", "code"].iter().find_map(|field| body[field].as_str());
             let message =
                 text.map_or_else(|| format!("Rancher answered {}", answer.status), str::to_owned);
-            let target = self.to_string();
-            match answer.status.as_u16() {
-                200..=299 if body["id"].is_string() => Ok(()),
-                409 => Err(TargetError::Conflict { target, message }),
-                429 | 503 => Err(TargetError::Unavailable { target, message }),
-                300..=499 => Err(TargetError::Refused { target, message }),
-                _ => Err(TargetError::Unknown { target, message }),
+            if answer.status.is_success() && !body["id"].is_string() {
+                return Err(TargetError::Unknown { target: self.to_string(), message });
             }
+            outcome(self.to_string(), answer.status.as_u16(), message)
         })
     }
 }

@@ -15,7 +15,9 @@ use ring::{digest, hmac};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Target, TargetError, TargetRef, TargetStatus, Version, source_error, write_error};
+use super::{
+    Target, TargetError, TargetRef, TargetStatus, Version, outcome, source_error, write_error,
+};
 use crate::call;
 use crate::connection::ConnectionError;
 use crate::endpoint::{Endpoint, EndpointSettings};
@@ -91,15 +93,8 @@ impl Target for WebhookTarget {
                 request.body(body)
             });
             let answer = answer.await.map_err(|err| self.failed(err.into()))?;
-            let (target, message) =
-                (self.to_string(), format!("the receiver answered {}", answer.status));
-            match answer.status.as_u16() {
-                200..=299 => Ok(()),
-                409 => Err(TargetError::Conflict { target, message }),
-                429 | 503 => Err(TargetError::Unavailable { target, message }),
-                300..=499 => Err(TargetError::Refused { target, message }),
-                _ => Err(TargetError::Unknown { target, message }),
-            }
+            let message = format!("the receiver answered {}", answer.status);
+            outcome(self.to_string(), answer.status.as_u16(), message)
         })
     }
 }

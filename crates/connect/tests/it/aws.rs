@@ -1,13 +1,11 @@
 //! The source `sqs` and the target `awsAutoscalingGroup` on moto, a stand-in for AWS.
 
-use std::path::Path;
-
 use plimsoll_connect::targets::{self, TargetError};
 use serde_json::json;
-use tokio::process::Command;
 
 use crate::engine;
-use crate::real::{Program, ask, free_port, open, target, value, variable};
+use crate::moto::moto;
+use crate::real::{ask, free_port, open, target, value};
 
 /// The state before the test, made with AWS's own client.
 const PREPARE: &str = "
@@ -21,21 +19,6 @@ scaling.create_launch_configuration(LaunchConfigurationName='web', ImageId='ami-
 scaling.create_auto_scaling_group(AutoScalingGroupName='web', LaunchConfigurationName='web', MinSize=0, MaxSize=5, DesiredCapacity=2, AvailabilityZones=['eu-west-1a'])
 print(url)
 ";
-
-/// Starts moto, and prepares it with a Python program that gets its address. Returns it, the address and what the program printed.
-pub(crate) async fn moto(prepare: &str) -> Option<(Program, String, String)> {
-    let program = variable("PLIMSOLL_TEST_MOTO")?;
-    variable("AWS_ACCESS_KEY_ID")?;
-    let moto = Program::start(&program, |port, _| {
-        ["-H", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec()
-    })
-    .await;
-    let endpoint = format!("http://127.0.0.1:{}", moto.port);
-    let python = Path::new(&program).with_file_name("python");
-    let prepared = Command::new(python).args(["-c", prepare, &endpoint]).output().await.unwrap();
-    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
-    Some((moto, endpoint, String::from_utf8(prepared.stdout).unwrap()))
-}
 
 #[tokio::test]
 async fn queues_and_groups_of_moto_are_read_and_scaled() {

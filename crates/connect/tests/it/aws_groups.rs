@@ -12,7 +12,7 @@ use plimsoll_connect::providers::{
 };
 use serde_json::{Value, json};
 
-use crate::aws::moto;
+use crate::moto::moto;
 use crate::real::{Program, stand_in};
 
 /// The state before the test, made with AWS's own client.

@@ -11,12 +11,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{Api, PostParams};
 use plimsoll_connect::Context;
-use plimsoll_connect::proto::OptionDurations;
 use plimsoll_connect::proto::core_v1::Node;
 use plimsoll_connect::proto::external_grpc::instance_status::InstanceState as State;
 use plimsoll_connect::proto::external_grpc::{
     InstanceErrorInfo, NodeGroupAutoscalingOptions, NodeGroupTemplateNodeInfoResponse,
 };
+use plimsoll_connect::proto::{self, OptionDurations};
 use plimsoll_connect::providers::{self, Group, InstanceState, NodeGroupProvider, ProviderError};
 use process::Clock;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! The metric source `prometheus` on a real Prometheus that scrapes a server of the test.
 
-use std::process::Stdio;
+mod running;
+
 use std::time::Duration;
 
 use axum::Router;
@@ -10,61 +11,12 @@ use jiff::{SignedDuration, Timestamp};
 use plimsoll_connect::sources::{self, Answer, MetricSource, Query, QueryError};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::json;
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::engine;
 use crate::real::{self, Program, open, secret, value, variable};
 use crate::server::Server;
-
-/// A running Prometheus, which ends with this.
-struct Prometheus {
-    url: String,
-    _process: Child,
-    _folder: TempDir,
-}
-
-impl Prometheus {
-    /// Starts one that scrapes `target` every second, as two jobs; `None`, with a line saying what is missing, where there is none.
-    async fn start(target: &Server) -> Option<Self> {
-        let Some(program) = std::env::var_os("PLIMSOLL_TEST_PROMETHEUS") else {
-            let missing =
-                "skipped: no Prometheus; run `cargo xtask test`, or set PLIMSOLL_TEST_PROMETHEUS";
-            assert!(std::env::var_os("CI").is_none(), "{missing}");
-            eprintln!("{missing}");
-            return None;
-        };
-        let folder = TempDir::new().unwrap();
-        let address = target.url.trim_start_matches("http://");
-        let job =
-            |name: &str| json!({"job_name": name, "static_configs": [{"targets": [address]}]});
-        let config = json!({
-            "global": {"scrape_interval": "1s"}, "scrape_configs": [job("a"), job("b")],
-        });
-        let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, config.to_string()).unwrap();
-        let mut process = Command::new(program)
-            .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg("--web.listen-address=127.0.0.1:0")
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut url = None;
-        while url.is_none() {
-            let line = log.next_line().await.unwrap().expect("Prometheus listens");
-            let address = line.split_once("msg=\"Listening on\" address=");
-            url = address.map(|(_, address)| format!("http://{}", address.trim()));
-        }
-        // What it logs from now on is read and dropped, so that it never waits for a reader.
-        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-        Some(Self { url: url.unwrap(), _process: process, _folder: folder })
-    }
-}
+use running::Prometheus;
 
 async fn ask(
     source: &dyn MetricSource,
@@ -145,9 +97,11 @@ async fn a_real_prometheus_with_tls_and_a_password_is_reached_with_credentials_f
 
 #[tokio::test]
 async fn a_real_prometheus_is_understood() {
+    let Some(program) = variable("PLIMSOLL_TEST_PROMETHEUS") else { return };
     let app = Router::new().route("/metrics", get(|| async { "queue_length 21\n" }));
     let server = Server::plain(app).await;
-    let Some(prometheus) = Prometheus::start(&server).await else { return };
+    let scraped = server.url.trim_start_matches("http://");
+    let prometheus = Prometheus::start(&program, &["a", "b"], scraped).await;
     let (_engine, context) = engine().await;
     let spec = json!({"prometheus": {"url": prometheus.url}});
     let source =

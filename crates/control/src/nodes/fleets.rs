@@ -16,21 +16,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 
 use super::virtual_pods::virtual_pods;
-use crate::lister::{Lister, Unreadable};
+use crate::lister::{Lister, Unreadable, listers};
 use crate::settings::Sidecar;
 
 /// The label of a game server's pod.
 const ROLE_LABEL: (&str, &str) = ("agones.dev/role", "gameserver");
 
-/// The kinds that tell what fleets need.
-pub trait FleetListers:
-    Lister<Fleet> + Lister<GameServerSet> + Lister<GameServer> + Lister<FleetAutoscaler>
-{
-}
-
-impl<W> FleetListers for W where
-    W: Lister<Fleet> + Lister<GameServerSet> + Lister<GameServer> + Lister<FleetAutoscaler>
-{
+listers! {
+    /// The kinds that tell what fleets need.
+    FleetListers: Lister<Fleet>, Lister<GameServerSet>, Lister<GameServer>, Lister<FleetAutoscaler>
 }
 
 /// A namespace and a name.

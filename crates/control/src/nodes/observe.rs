@@ -20,7 +20,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use super::fleets::{FleetListers, GameServers};
 use super::forecast::pods_ahead;
 use super::known_pods::{self, KnownPods};
-use crate::lister::{Lister, Unreadable};
+use crate::lister::{Lister, Unreadable, listers};
 use crate::settings::Sidecar;
 
 /// Everything that a decision about nodes depends on.
@@ -37,43 +37,24 @@ pub struct Observation {
     pub virtual_pods: Vec<core::Pod>,
 }
 
-/// The kinds of objects that a decision about nodes depends on.
-pub trait NodeListers:
-    Lister<Node>
-    + Lister<core::Pod>
-    + Lister<NodeGroup>
-    + Lister<Namespace>
-    + Lister<PodDisruptionBudget>
-    + Lister<DaemonSet>
-    + Lister<ReplicaSet>
-    + Lister<StatefulSet>
-    + Lister<Job>
-    + Lister<ReplicationController>
-    + Lister<PersistentVolumeClaim>
-    + Lister<PersistentVolume>
-    + Lister<StorageClass>
-    + Lister<CSINode>
-    + FleetListers
-{
-}
-
-impl<W> NodeListers for W where
-    W: Lister<Node>
-        + Lister<core::Pod>
-        + Lister<NodeGroup>
-        + Lister<Namespace>
-        + Lister<PodDisruptionBudget>
-        + Lister<DaemonSet>
-        + Lister<ReplicaSet>
-        + Lister<StatefulSet>
-        + Lister<Job>
-        + Lister<ReplicationController>
-        + Lister<PersistentVolumeClaim>
-        + Lister<PersistentVolume>
-        + Lister<StorageClass>
-        + Lister<CSINode>
-        + FleetListers
-{
+listers! {
+    /// The kinds of objects that a decision about nodes depends on.
+    NodeListers:
+    Lister<Node>,
+    Lister<core::Pod>,
+    Lister<NodeGroup>,
+    Lister<Namespace>,
+    Lister<PodDisruptionBudget>,
+    Lister<DaemonSet>,
+    Lister<ReplicaSet>,
+    Lister<StatefulSet>,
+    Lister<Job>,
+    Lister<ReplicationController>,
+    Lister<PersistentVolumeClaim>,
+    Lister<PersistentVolume>,
+    Lister<StorageClass>,
+    Lister<CSINode>,
+    FleetListers,
 }
 
 /// Observes the cluster of an autoscaler at a time. `sidecar` is the SDK server of game servers that do not exist yet.

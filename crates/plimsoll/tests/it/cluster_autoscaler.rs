@@ -1,6 +1,7 @@
 //! Our program in the place of Cluster Autoscaler, on the real API server: with its name, its flags and the rights of its Helm chart.
 
-mod cloud;
+mod aws;
+mod cluster_api;
 mod proxy;
 mod rights;
 mod stage;
@@ -12,8 +13,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 use serde_json::{Value, json};
 
+use crate::external_grpc::serve;
+use crate::laptop::until;
 use crate::plimsoll;
-use stage::{Program, Stage, until};
+use stage::{Program, Stage};
 
 #[test]
 fn flags_are_those_of_cluster_autoscaler_and_an_unknown_one_ends_it() {
@@ -141,7 +144,7 @@ async fn with_the_rights_of_the_helm_chart_pods_get_nodes_of_kwok_and_unneeded_o
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_the_rights_of_the_helm_chart_pods_get_nodes_from_an_external_grpc_server() {
     let Some(stage) = Stage::new("ca-grpc", &[]).await else { return };
-    let cloud = cloud::Cloud::serve(stage.client.clone(), &stage.name).await;
+    let cloud = serve(stage.client.clone(), ("pool", 3), stage.shape(), None).await;
     let config = format!("address: {}\ngrpc_timeout: 10s\n", cloud.address);
     std::fs::write(stage.dir.path().join("cloud-config"), config).unwrap();
     let flags = ["--cloud-provider=externalgrpc", "--cloud-config=cloud-config"];

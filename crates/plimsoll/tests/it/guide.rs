@@ -68,11 +68,29 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
     blocks(text, "sh").iter().flat_map(|block| block.lines()).map(str::to_owned).collect()
 }
 
-/// Returns the blocks of a page that are fenced as a language.
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let fence = format!("```{language}\n");
-    let after = page.split(&fence).skip(1);
-    after.filter_map(|rest| rest.split("```").next().map(str::to_owned)).collect()
+/// Returns the blocks of a page that are fenced as a language, without the indentation of their fence.
+pub(crate) fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}");
+    let mut blocks: Vec<String> = Vec::new();
+    // The indentation of the block that is open.
+    let mut open = None;
+    for line in page.lines() {
+        let text = line.trim_start();
+        match open {
+            None if text == fence => {
+                open = Some(line.len() - text.len());
+                blocks.push(String::new());
+            }
+            Some(_) if text == "```" => open = None,
+            Some(indent) => {
+                let block = blocks.last_mut().unwrap();
+                block.push_str(line.get(indent..).unwrap_or_default());
+                block.push('\n');
+            }
+            None => {}
+        }
+    }
+    blocks
 }
 
 fn without_comments(yaml: &str) -> String {

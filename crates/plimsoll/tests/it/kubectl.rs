@@ -301,7 +301,7 @@ const VERSIONS: [(&str, &str); 2] =
     [("PLIMSOLL_TEST_KUBECTL", "v1.36"), ("PLIMSOLL_TEST_KUBECTL_OLD", "v1.32")];
 
 /// A running `plimsoll up` with a kubectl that talks to it.
-struct Up {
+pub(crate) struct Up {
     kubectl: PathBuf,
     folder: tempfile::TempDir,
     server: Child,
@@ -319,7 +319,7 @@ impl Up {
         kubectls.map(|kubectl| Self::with(kubectl, &["--simulated-nodes", "1"]))
     }
 
-    fn with(kubectl: PathBuf, parts: &[&str]) -> Self {
+    pub(crate) fn with(kubectl: PathBuf, parts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = plimsoll();
@@ -339,12 +339,9 @@ impl Up {
         up
     }
 
-    fn kubectl(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.kubectl);
-        command
-            .current_dir(self.folder.path())
-            .env("KUBECONFIG", self.folder.path().join("kubeconfig"));
-        command.env("HOME", self.folder.path()).args(args).stdin(Stdio::null());
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Command {
+        let mut command = self.connect(Command::new(&self.kubectl));
+        command.args(args);
         if args.ends_with(&["-f", "-"]) {
             let second =
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second, labels: {app: web}}\n";
@@ -355,13 +352,23 @@ impl Up {
     }
 
     /// Runs kubectl, which must succeed and say all of `wanted`.
-    fn ok(&self, args: &[&str], wanted: &[&str]) {
+    pub(crate) fn ok(&self, args: &[&str], wanted: &[&str]) {
         let done = self.kubectl(args).output().unwrap();
         let text = combined_output(&done);
         assert!(done.status.success(), "kubectl {args:?}: {text}");
         for part in wanted {
             assert!(text.contains(part), "kubectl {args:?} does not say `{part}`:\n{text}");
         }
+    }
+
+    /// Connects a program to its API server, in its folder.
+    pub(crate) fn connect(&self, mut program: Command) -> Command {
+        program
+            .current_dir(self.folder.path())
+            .env("KUBECONFIG", self.folder.path().join("kubeconfig"))
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null());
+        program
     }
 
     /// Runs kubectl, which must fail and say why.
@@ -372,7 +379,7 @@ impl Up {
         assert!(text.contains(why), "kubectl {args:?} does not say `{why}`:\n{text}");
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 }

@@ -29,13 +29,22 @@ impl Laptop {
 
     /// Starts an example that is changed before.
     pub(crate) fn start_with(example: &str, change: impl FnOnce(String) -> String) -> Self {
+        let text = std::fs::read_to_string(crate::root().join("examples").join(example)).unwrap();
+        Self::start_objects(&text, change)
+    }
+
+    /// Starts with other objects than those of an example.
+    pub(crate) fn with_objects(text: &str) -> Self {
+        Self::start_objects(text, |text| text)
+    }
+
+    fn start_objects(text: &str, change: impl FnOnce(String) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let text = std::fs::read_to_string(crate::root().join("examples").join(example)).unwrap();
         let with_port = |text: &str, before: &str| {
             text.replace(&format!("{before}8080"), &format!("{before}{}", free.port()))
         };
-        let text = change(with_port(&with_port(&text, " port: "), "127.0.0.1:"));
+        let text = change(with_port(&with_port(text, " port: "), "127.0.0.1:"));
         let file = folder.path().join("objects.yaml");
         std::fs::write(&file, text).unwrap();
         let mut child = plimsoll()

@@ -10,6 +10,7 @@ mod cluster_page;
 mod completions;
 mod compose;
 mod evaluate;
+mod external_grpc;
 mod fleets;
 mod growing;
 mod guide;
@@ -21,9 +22,16 @@ mod laptop;
 mod large;
 mod lease;
 mod logs;
+mod machines;
+#[path = "../../../connect/tests/it/moto.rs"]
+mod moto;
 mod nodes;
+mod nodes_guide;
 mod policies;
 mod ports;
+#[allow(dead_code, reason = "the tests of connections use all of it")]
+#[path = "../../../connect/tests/it/program.rs"]
+mod program;
 mod replay;
 mod rights;
 mod rolling_update;

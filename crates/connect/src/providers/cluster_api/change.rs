@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::error::status_code;
 use futures::future::{join_all, try_join_all};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use serde_json::json;
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube::api::{Api, DynamicObject, PostParams};
 
 use super::ClusterApi;
 use super::groups::{KnownGroup, KnownMachine};
@@ -153,21 +153,23 @@ impl Change<'_> {
         change: impl Fn(u32) -> Result<u32, ProviderError>,
     ) -> Result<(), ProviderError> {
         let api = self.api(self.group.kind)?;
-        let (mut from, mut version) = self.size().await?;
+        let (mut from, mut scale) = self.size().await?;
         let to = change(from)?;
         for _ in 0..TRIES {
             if from == to {
                 return Ok(());
             }
-            let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": to}});
-            let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-            match limited(api.patch_scale(&self.group.name, &params, &patch)).await {
+            // A Role of Cluster Autoscaler's Helm chart allows a size to be replaced, but not to be patched.
+            let replicas = i32::try_from(to).unwrap_or(i32::MAX);
+            scale.spec.get_or_insert_default().replicas = Some(replicas);
+            let params = PostParams::default();
+            match limited(api.replace_scale(&self.group.name, &params, &scale)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if status_code(&error) == Some(409) => {}
                 Err(error) => return Err(write_error(self.id, &error)),
             }
             let before = from;
-            (from, version) = self.size().await?;
+            (from, scale) = self.size().await?;
             if from != before && from != to {
                 let message = format!(
                     "the size of group `{}` was changed from {before} to {from} meanwhile",
@@ -180,17 +182,17 @@ impl Change<'_> {
         Err(ProviderError::Unavailable { message })
     }
 
-    /// Reads the size, and the version at which it was read.
-    async fn size(&self) -> Result<(u32, String), ProviderError> {
+    /// Reads the size, and the object that has it and the version at which it was read.
+    async fn size(&self) -> Result<(u32, Scale), ProviderError> {
         let api = self.api(self.group.kind)?;
         let scale = limited(api.get_scale(&self.group.name)).await;
         let scale = scale.map_err(|error| match status_code(&error) {
             Some(404) => ProviderError::UnknownGroup { group: self.id.to_owned() },
             Some(_) | None => read_error(&error),
         })?;
-        let size = scale.spec.and_then(|spec| spec.replicas);
+        let size = scale.spec.as_ref().and_then(|spec| spec.replicas);
         let size = size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
-        Ok((size, scale.metadata.resource_version.unwrap_or_default()))
+        Ok((size, scale))
     }
 
     fn up_to_max(&self, to: u32) -> Result<u32, ProviderError> {
@@ -220,25 +222,20 @@ impl Change<'_> {
             is_meant(&machine.instance) && !machine.is_deleting && !requested.contains(&machine.uid)
         });
         let present = try_join_all(meant.map(async |machine| {
-            let is_there = self.version(machine).await?.is_some();
-            Ok::<_, ProviderError>(is_there.then(|| machine.clone()))
+            Ok::<_, ProviderError>(self.is_present(machine).await?.then(|| machine.clone()))
         }));
         let machines = present.await?.into_iter().flatten().collect();
         Ok(Doomed { machines, pooled: pooled.cloned().collect() })
     }
 
-    /// Returns the version of a machine; `None` if it is gone or being deleted.
-    pub(super) async fn version(
-        &self,
-        machine: &KnownMachine,
-    ) -> Result<Option<String>, ProviderError> {
+    /// Whether a machine exists and is not being deleted.
+    async fn is_present(&self, machine: &KnownMachine) -> Result<bool, ProviderError> {
         let api = self.api(MACHINE)?;
         let found = limited(api.get_metadata_opt(&machine.name)).await;
         let found = found.map_err(|error| read_error(&error))?.map(|object| object.metadata);
-        let found = found.filter(|metadata| {
+        Ok(found.is_some_and(|metadata| {
             metadata.uid.as_ref() == Some(&machine.uid) && metadata.deletion_timestamp.is_none()
-        });
-        Ok(found.and_then(|metadata| metadata.resource_version))
+        }))
     }
 
     pub(super) fn api(&self, kind: &str) -> Result<Api<DynamicObject>, ProviderError> {

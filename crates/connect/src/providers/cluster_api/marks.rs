@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use cluster::error::{api_message, status_code};
 use futures::future::join_all;
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, PostParams};
 
 use super::change::{Change, Doomed, TRIES};
 use super::groups::{KnownMachine, Mark, OWN_MARK};
 use super::management::limited;
 use super::objects::MACHINE;
 use crate::providers::ProviderError;
-use crate::providers::cluster_error::{refused, write_error};
+use crate::providers::cluster_error::{read_error, refused, write_error};
 
 impl Change<'_> {
     /// Removes marks that a crash has left. Refuses while others have marked machines that would go in place of others.
@@ -56,13 +56,13 @@ impl Change<'_> {
     async fn mark(&self, machine: &KnownMachine) -> Result<(), ProviderError> {
         let api = self.api(MACHINE)?;
         for _ in 0..TRIES {
-            let Some(version) = self.version(machine).await? else {
+            let found = read(&api, machine).await.map_err(|error| read_error(&error))?;
+            let Some(found) = found.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
                 let message = format!("Machine {} is being deleted by someone else", machine.name);
                 return Err(ProviderError::Unavailable { message });
             };
-            let patch = self.mark_patch(json!(OWN_MARK), "resourceVersion", &version);
-            match limited(api.patch(&machine.name, &PatchParams::default(), &patch)).await {
-                Ok(_) => return Ok(()),
+            match self.write_mark(&api, found, Some(OWN_MARK)).await {
+                Ok(()) => return Ok(()),
                 Err(error) if status_code(&error) == Some(409) => {}
                 Err(error) => return Err(unmarked(self.id, &error)),
             }
@@ -71,34 +71,66 @@ impl Change<'_> {
         Err(ProviderError::Unavailable { message })
     }
 
-    /// Removes the mark of a machine, whatever its version. If that fails, the next change of the group tries again.
+    /// Removes the mark of a machine. If that fails, the next change of the group tries again.
     pub(super) async fn unmark(&self, machine: &KnownMachine) {
         let Ok(api) = self.api(MACHINE) else { return };
-        let patch = self.mark_patch(Value::Null, "uid", &machine.uid);
-        match limited(api.patch_metadata(&machine.name, &PatchParams::default(), &patch)).await {
-            Ok(_) => {}
-            // It is gone, or another one has its name.
-            Err(error) if matches!(status_code(&error), Some(404 | 409)) => {}
-            Err(error) => {
-                let error = api_message(&error);
-                tracing::warn!(
-                    machine = machine.name,
-                    error,
-                    "could not remove the mark for deletion; will retry"
-                );
+        let mut problem = "it changes too often".to_owned();
+        for _ in 0..TRIES {
+            let removed = async {
+                match read(&api, machine).await? {
+                    Some(found) => self.write_mark(&api, found, None).await,
+                    None => Ok(()),
+                }
+            };
+            match removed.await {
+                Ok(()) => return,
+                Err(error) => match status_code(&error) {
+                    Some(404) => return,
+                    Some(409) => {}
+                    Some(_) | None => {
+                        problem = api_message(&error);
+                        break;
+                    }
+                },
             }
         }
+        let machine = &machine.name;
+        tracing::warn!(machine, problem, "could not remove the mark for deletion; will retry");
     }
 
-    fn mark_patch(&self, mark: Value, precondition: &str, of: &str) -> Patch<Value> {
-        Patch::Merge(
-            json!({"metadata": {precondition: of, "annotations": {self.mark_key(): mark}}}),
-        )
+    /// Writes a machine with a mark or without one, unless it already is as it should be. The role of Cluster Autoscaler's Helm chart
+    /// allows machines to be replaced, but not to be patched.
+    async fn write_mark(
+        &self,
+        api: &Api<DynamicObject>,
+        mut machine: DynamicObject,
+        mark: Option<&str>,
+    ) -> Result<(), kube::Error> {
+        let (annotations, key) =
+            (machine.metadata.annotations.get_or_insert_default(), self.mark_key());
+        let before = match mark {
+            Some(mark) => annotations.insert(key, mark.to_owned()),
+            None => annotations.remove(&key),
+        };
+        if before.as_deref() == mark {
+            return Ok(());
+        }
+        let params = PostParams::default();
+        limited(api.replace(&machine.name_any(), &params, &machine)).await.map(drop)
     }
 
     fn mark_key(&self) -> String {
         self.provider.settings.key("delete-machine")
     }
+}
+
+/// Reads a machine; `None` if it is gone, or another one has its name.
+async fn read(
+    api: &Api<DynamicObject>,
+    machine: &KnownMachine,
+) -> Result<Option<DynamicObject>, kube::Error> {
+    let found = limited(api.get_opt(&machine.name)).await?;
+    Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&machine.uid)))
 }
 
 /// Returns the error of a machine that could not be marked: no size was changed, whatever became of the mark.

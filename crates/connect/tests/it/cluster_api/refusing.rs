@@ -48,7 +48,7 @@ impl Between {
     async fn answer(&self, client: Client, request: Request<Body>) -> kube::Result<Response<Body>> {
         let path = request.uri().path().to_owned();
         *self.requests.lock().unwrap().entry(path.clone()).or_default() += 1;
-        if request.method() != Method::PATCH || !path.ends_with("/scale") {
+        if request.method() != Method::PUT || !path.ends_with("/scale") {
             return client.send(request).await;
         }
         let next = std::mem::take(&mut *self.next.lock().unwrap());

@@ -1,17 +1,18 @@
 //! A stand-in for a server of Cluster Autoscaler's protocol `externalgrpc`, written from the protocol's description: groups in memory, and
 //! a switch for each way to fail.
+//!
+//! The tests of several crates include this file, each with `proto` beside it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
 use futures::future::pending;
-use plimsoll_connect::proto::core_v1::Node;
-use plimsoll_connect::proto::external_grpc::cloud_provider_server::{
-    CloudProvider, CloudProviderServer,
-};
-use plimsoll_connect::proto::external_grpc::*;
 use tonic::{Request, Response, Status};
+
+use super::proto::core_v1::Node;
+use super::proto::external_grpc::cloud_provider_server::{CloudProvider, CloudProviderServer};
+use super::proto::external_grpc::*;
 
 /// The fields that a server knows: those of releases up to 1.33, from 1.35 on, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Nodes of a cloud: they belong to the group whose provider lists them, and carry no label of it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cloud::{Cloud, NAME};
@@ -16,6 +17,16 @@ async fn group(world: &World, name: &str, id: &str) {
         .await;
 }
 
+/// Starts a cluster with a controller and a cloud, whose group `pool/a` is the NodeGroup `a`.
+async fn start(spec: Value) -> (World, Arc<Cloud>) {
+    let mut world = World::idle(spec).await;
+    let cloud = Cloud::start(&world, &["pool/a"]);
+    group(&world, "a", "pool/a").await;
+    let settings = cloud.settings(world.cluster.settings());
+    world.tasks.spawn(control(world.client(), settings));
+    (world, cloud)
+}
+
 /// All decisions that are recorded.
 async fn decisions(world: &World) -> Vec<Decision> {
     let decisions: Api<Decision> = Api::all(world.client());
@@ -30,11 +41,7 @@ fn keeps(decision: &Decision, node: &str, reason: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_a_provider_lists_are_added_recorded_and_removed() {
-    let mut world = World::idle(json!({})).await;
-    let cloud = Cloud::start(&world, &["pool/a"]);
-    group(&world, "a", "pool/a").await;
-    let settings = cloud.settings(world.cluster.settings());
-    world.tasks.spawn(control(world.client(), settings));
+    let (world, cloud) = start(json!({})).await;
     for n in 0..2 {
         world.pod(&format!("p{n}"), "3", json!({})).await;
     }
@@ -58,11 +65,7 @@ async fn nodes_that_a_provider_lists_are_added_recorded_and_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_keep_their_group_while_its_provider_does_not_answer() {
-    let mut world = World::idle(json!({"scaleDown": {"unneededFor": "1h"}})).await;
-    let cloud = Cloud::start(&world, &["pool/a"]);
-    group(&world, "a", "pool/a").await;
-    let settings = cloud.settings(world.cluster.settings());
-    world.tasks.spawn(control(world.client(), settings));
+    let (world, cloud) = start(json!({"scaleDown": {"unneededFor": "1h"}})).await;
     world.pod("p", "3", json!({})).await;
     until("the pod has a node", async || world.bound().await == 1).await;
     // Until then the provider has not reported the node.
@@ -86,11 +89,7 @@ async fn nodes_keep_their_group_while_its_provider_does_not_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_a_group_that_is_rolling_out_stay() {
-    let mut world = World::idle(json!({})).await;
-    let cloud = Cloud::start(&world, &["pool/a"]);
-    group(&world, "a", "pool/a").await;
-    let settings = cloud.settings(world.cluster.settings());
-    world.tasks.spawn(control(world.client(), settings));
+    let (world, cloud) = start(json!({})).await;
     world.pod("p", "3", json!({})).await;
     until("the pod has a node", async || world.bound().await == 1).await;
     let node = cloud.node("pool/a");

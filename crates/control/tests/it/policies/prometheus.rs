@@ -1,6 +1,8 @@
 //! A Deployment on a real API server, scaled by what a real Prometheus has scraped from an exporter of the test.
 
-use std::process::Stdio;
+#[path = "../../../../connect/tests/it/prometheus/running.rs"]
+mod running;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,13 +12,11 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::{deploy, replicas};
 use crate::cluster::{Cluster, until};
+use running::Prometheus;
 
 /// An exporter with one gauge; it is down while the gauge is negative.
 struct Exporter {
@@ -53,43 +53,6 @@ impl Drop for Exporter {
     }
 }
 
-/// A running Prometheus, which ends with this.
-struct Prometheus {
-    url: String,
-    _process: Child,
-    _folder: TempDir,
-}
-
-impl Prometheus {
-    async fn start(program: &str, scraped: &str) -> Self {
-        let folder = TempDir::new().unwrap();
-        let config = json!({
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "queue", "static_configs": [{"targets": [scraped]}]}],
-        });
-        let file = folder.path().join("prometheus.yml");
-        std::fs::write(&file, config.to_string()).unwrap();
-        let mut process = Command::new(program)
-            .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg("--web.listen-address=127.0.0.1:0")
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut url = None;
-        while url.is_none() {
-            let line = log.next_line().await.unwrap().expect("Prometheus listens");
-            let address = line.split_once("msg=\"Listening on\" address=");
-            url = address.map(|(_, address)| format!("http://{}", address.trim()));
-        }
-        // What it logs from now on is read and dropped, so that it never waits for a reader.
-        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-        Self { url: url.unwrap(), _process: process, _folder: folder }
-    }
-}
-
 /// Waits until the policy is not active for a reason.
 async fn until_inactive(cluster: &Cluster, wanted: &str) {
     until(&format!("the policy is not active: {wanted}"), async || {
@@ -102,7 +65,7 @@ async fn until_inactive(cluster: &Cluster, wanted: &str) {
 
 async fn story(cluster: &Cluster, source: &str, program: &str) {
     let exporter = Exporter::start().await;
-    let prometheus = Prometheus::start(program, &exporter.address).await;
+    let prometheus = Prometheus::start(program, &["queue"], &exporter.address).await;
     let sources: Api<MetricSource> = Api::all(cluster.client.clone());
     let object = json!({
         "apiVersion": "plimsoll.dev/v1alpha1", "kind": "MetricSource", "metadata": {"name": source},

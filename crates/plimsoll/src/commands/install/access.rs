@@ -78,9 +78,9 @@ pub(super) fn cluster_api(templates: &[String], namespace: &str) -> Vec<Value> {
         rule(
             GROUP,
             &scaled.map(|it| format!("{it}/scale")).each_ref().map(String::as_str),
-            &["get", "patch"],
+            &["get", "update"],
         ),
-        rule(GROUP, &["machines"], &["get", "list", "patch"]),
+        rule(GROUP, &["machines"], &["get", "list", "update"]),
     ];
     if !templates.is_empty() {
         let templates: Vec<&str> = templates.iter().map(String::as_str).collect();

@@ -22,6 +22,17 @@ pub(super) fn nodes(verbs: &[&str]) -> Value {
     rule("", &["nodes"], verbs)
 }
 
+/// Returns the rules about groups of Cluster API. The chart has none about `machinesets/scale`, and none that allows a patch of Machines.
+pub(super) fn cluster_api() -> [Value; 2] {
+    const GROUP: &str = "cluster.x-k8s.io";
+    let kinds = ["machinedeployments", "machinepools", "machines", "machinesets"];
+    let scaled = ["machinedeployments/scale", "machinepools/scale"];
+    [
+        rule(GROUP, &kinds, &["get", "list", "update", "watch"]),
+        rule(GROUP, &scaled, &["get", "patch", "update"]),
+    ]
+}
+
 fn cluster_rules() -> Vec<Value> {
     let read = [
         "namespaces",
@@ -50,8 +61,8 @@ fn cluster_rules() -> Vec<Value> {
     ]
 }
 
-/// Returns the account, its roles and their bindings, in one namespace. `provider`: what the rules of a provider add to the Role and the
-/// ClusterRole alike.
+/// Returns the account, its roles and their bindings, in one namespace. `provider`: what the rules of a provider add to the Role and, except
+/// for ConfigMaps, to the ClusterRole.
 pub(super) fn objects(namespace: &str, provider: &[Value]) -> Vec<Value> {
     let maps = ["cluster-autoscaler-status", "cluster-autoscaler-priority-expander"];
     let mut rules = vec![
@@ -60,7 +71,8 @@ pub(super) fn objects(namespace: &str, provider: &[Value]) -> Vec<Value> {
     ];
     rules.extend(provider.iter().cloned());
     let mut cluster_rules = cluster_rules();
-    cluster_rules.extend(provider.iter().filter(|rule| rule["resources"][0] == "nodes").cloned());
+    let is_of_cluster = |rule: &&Value| rule["resources"][0] != "configmaps";
+    cluster_rules.extend(provider.iter().filter(is_of_cluster).cloned());
     let api = "rbac.authorization.k8s.io/v1";
     let subjects = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}]);
     let role = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
