@@ -30,7 +30,7 @@ enum Command {
     Test {
         /// Only tests whose name contains this
         filter: Option<String>,
-        /// Then also what takes long: slow tests (metrics-server, outages with many seeds), random cases with a new seed, all of the
+        /// Then also what takes long: slow tests (metrics-server, Docker Compose, outages with many seeds), random cases with a new seed, all of the
         /// conformance tests, 50,000 hostile requests
         #[arg(long, conflicts_with = "filter")]
         all: bool,
