@@ -5,6 +5,7 @@
 mod aws;
 mod cluster_api;
 mod cluster_error;
+mod described;
 mod external_grpc;
 mod kwok;
 mod named;

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::plimsoll::NodeGroup;
-use api::plimsoll::node_group::{NodeGroupSpec, Options, Template};
+use api::plimsoll::node_group::Template;
 use decide::nodes as decided;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use serde_json::Map;
 
 use crate::aws::autoscaling::AutoScalingGroup;
 use crate::aws::ec2::{Image, InstanceRequirements, InstanceType};
 use crate::aws::eks::{ManagedNodeGroup, ManagedTaint};
+use crate::providers::described;
 
 /// The tag with the name of EKS's managed node group.
 pub(super) const MANAGED_GROUP_TAG: &str = "eks:nodegroup-name";
@@ -107,24 +106,8 @@ pub(super) fn read(
     let taints = managed.and_then(|managed| managed.taints.as_ref());
     let taints = taints.into_iter().flatten().map(taint).collect();
     let template = Template { labels, taints, capacity, ..Template::default() };
-    let mut node_group = NodeGroup::new(&group.name, spec(template));
-    node_group.metadata.annotations = Some(tags);
-    let read = api::nodes::group(&node_group);
-    let is_known = |shape: &decided::Template| shape.capacity.cpu > 0 && shape.capacity.memory > 0;
-    Described { template: read.template.filter(is_known), options: read.options }
-}
-
-fn spec(template: Template) -> NodeGroupSpec {
-    NodeGroupSpec {
-        min: 0,
-        max: 0,
-        price: None,
-        priority: 0,
-        all_or_nothing: false,
-        template: Some(template),
-        options: Options::default(),
-        provider: Map::new(),
-    }
+    let (template, options) = described::read(&described::node_group(template, tags));
+    Described { template, options }
 }
 
 /// Returns the labels of a node in the first zone of a group. The region is the one that was asked: the name of a zone does not always

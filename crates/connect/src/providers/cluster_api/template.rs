@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::plimsoll::node_group::{self, NodeGroup, NodeGroupSpec};
+use api::plimsoll::node_group;
 use api::quantity::Quantity as Amount;
 use decide::nodes::{GroupOptions, Template};
 use k8s_openapi::api::core::v1::Taint;
@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::objects::{Infrastructure, Scalable};
 use super::settings::Settings;
+use crate::providers::described;
 
 /// The prefix of the annotations that describe a node.
 const CAPACITY: &str = "capacity.cluster-autoscaler.kubernetes.io/";
@@ -56,28 +57,13 @@ pub(super) fn describe(
     let options = object.metadata.annotations.iter().filter_map(|(key, value)| {
         Some((format!("{OPTIONS}{}", key.strip_prefix(&prefix)?), value.clone()))
     });
-    let mut group = NodeGroup::new("", spec(template));
-    group.metadata.annotations = Some(options.collect());
+    let group = described::node_group(template, options.collect());
     problems.extend(api::nodes::annotation_problems(&group).into_iter().map(|problem| {
         let key = problem.path.trim_start_matches("metadata.annotations[").trim_end_matches(']');
         format!("annotation {}: {}", key.replacen(OPTIONS, &prefix, 1), problem.message)
     }));
-    let group = api::nodes::group(&group);
-    let is_enough = |template: &Template| template.capacity.cpu > 0 && template.capacity.memory > 0;
-    Described { template: group.template.filter(is_enough), options: group.options, problems }
-}
-
-fn spec(template: node_group::Template) -> NodeGroupSpec {
-    NodeGroupSpec {
-        min: 0,
-        max: 0,
-        price: None,
-        priority: 0,
-        all_or_nothing: false,
-        template: Some(template),
-        options: node_group::Options::default(),
-        provider: serde_json::Map::new(),
-    }
+    let (template, options) = described::read(&group);
+    Described { template, options, problems }
 }
 
 /// Returns the capacity: that of the infrastructure template, and the annotations in its place.
