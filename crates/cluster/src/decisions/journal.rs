@@ -15,8 +15,9 @@ use crate::Key;
 
 /// The shortest time between two updates of `repeated` and `lastAt`.
 const REPEAT_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// The most subjects that are kept; one that is evicted is listed again when it is next recorded.
-const MAX_SUBJECTS: usize = 4096;
+/// The most subjects that are kept. The decisions about one that is evicted are listed again when it is next recorded, so this is more than
+/// are usually evaluated in turn.
+const MAX_SUBJECTS: usize = 1 << 16;
 
 /// The part of a decision whose change makes a new object: the size, the codes of its reasons, and the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,15 +162,15 @@ impl Journal {
         subject.is_some_and(|subject| subject.current == Some(signature))
     }
 
-    /// Removes the subject that was not evaluated for the longest time, where there are too many.
+    /// Removes the eighth of the subjects that was not evaluated for the longest time, where there are too many.
     fn make_room(&mut self) {
         if self.subjects.len() < MAX_SUBJECTS {
             return;
         }
-        let oldest = self.subjects.iter().min_by_key(|(_, subject)| subject.last_at);
-        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-            self.subjects.remove(&oldest);
-        }
+        let mut times: Vec<Timestamp> = self.subjects.values().map(|s| s.last_at).collect();
+        let (_, newest_evicted, _) = times.select_nth_unstable(MAX_SUBJECTS / 8);
+        let newest_evicted = *newest_evicted;
+        self.subjects.retain(|_, subject| subject.last_at > newest_evicted);
     }
 
     /// Removes a subject that was deleted.

@@ -142,11 +142,13 @@ fn another_object_of_the_same_name_is_another_subject() {
 #[test]
 fn memory_is_bounded() {
     let mut journal = Journal::default();
-    for at in 0..5000 {
-        journal.evaluated(&key(&at.to_string()), "u", grows(5), second(at));
+    let count = MAX_SUBJECTS + 1000;
+    for at in 0..count {
+        journal.evaluated(&key(&at.to_string()), "u", grows(5), second(at as i64));
+        assert!(journal.subjects.len() <= MAX_SUBJECTS);
     }
-    assert_eq!(journal.subjects.len(), MAX_SUBJECTS);
-    let step = journal.evaluated(&key("4999"), "u", grows(5), second(5000));
+    let latest = key(&(count - 1).to_string());
+    let step = journal.evaluated(&latest, "u", grows(5), second(count as i64));
     assert_eq!(step, Step::Count, "the latest are remembered");
 }
 
