@@ -2,15 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, Reply, create, form, meta, patch, update};
+use super::{Call, Reply, convert, create, form, meta, patch, update};
 use crate::status::{ApiResult, Status};
 use crate::store::Parts;
 use apimachinery::crd::Scale;
 
-/// Answers with the scale of an object.
+/// Answers with the scale of an object. Autoscalers read it often, so nothing else of the object is parsed.
 pub(super) fn read(call: &Call) -> ApiResult<Reply> {
-    let object = call.found()?;
-    Ok(call.form.reply(200, &of(call, &object)))
+    let (object, resource) = (call.find()?, &call.resource);
+    let partial = convert::is_kept_as_served(resource)
+        .then(|| object.partial(&resource.api_version(), &resource.kind, &members(&paths(call))));
+    let value = match partial.flatten() {
+        Some(partial) => partial.value,
+        None => call.value(call.name(), &object)?,
+    };
+    Ok(call.form.reply(200, &of(call, &value)))
 }
 
 /// Replaces the scale of an object.
@@ -100,6 +106,15 @@ fn paths(call: &Call) -> Scale {
         status_replicas: ".status.replicas".to_owned(),
         selector: Some(".spec.selector".to_owned()),
     })
+}
+
+/// Names the members that a scale consists of, as by [`Parts::Named`].
+fn members(paths: &Scale) -> Value {
+    let mut members = json!({});
+    for path in [&paths.replicas, &paths.status_replicas].into_iter().chain(&paths.selector) {
+        place(&mut members, path);
+    }
+    members
 }
 
 fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
