@@ -154,7 +154,7 @@ impl NodeController {
     fn task_ended(&mut self, ended: Result<(Id, RemovalResult), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let node = self.nodes_of_tasks.remove(&id).unwrap_or_default();
-        let outcome = Err("the removal panicked".to_owned());
+        let outcome = Err("the removal panicked".to_owned().into());
         let panicked = |_| RemovalResult { node, is_drain: false, outcome, is_tainted: true };
         self.removal_ended(ended.map_or_else(panicked, |(_, result)| result));
     }

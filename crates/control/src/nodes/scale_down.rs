@@ -17,7 +17,7 @@ use super::observe::Observation;
 use super::options::RemovalOptions;
 use super::providers::{ProviderGroup, ProviderGroups};
 use super::record::{Note, SOURCE};
-use super::removal::{Removal, RemovalResult};
+use super::removal::{NotRemoved, Removal, RemovalResult};
 use super::taints::{self, TaintChange};
 
 /// A node that was chosen to be removed.
@@ -139,7 +139,11 @@ impl NodeController {
                     }
                 });
             }
-            Err(cause) => {
+            Err(NotRemoved::Needed(_)) => {
+                let status = self.memory.status.get_or_insert_default();
+                status.unneeded_since.remove(&*result.node);
+            }
+            Err(NotRemoved::Failed(cause)) => {
                 self.memory.removal_failed(&result.node, now);
                 self.last_failure = Some(format!("{}: {cause}", result.node));
             }

@@ -324,6 +324,17 @@ impl World {
 
     /// The reasons of all events about objects with a name.
     async fn reasons(&self, about: &str) -> Vec<String> {
+        self.events(about).await.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    /// The messages of all events about objects with a name.
+    async fn messages(&self, about: &str) -> String {
+        let all = self.events(about).await.into_iter().filter_map(|event| event.message);
+        all.collect::<Vec<_>>().join("\n")
+    }
+
+    /// All events about objects with a name.
+    async fn events(&self, about: &str) -> Vec<Event> {
         let events: Api<Event> = Api::all(self.client());
         let events = events.list(&ListParams::default()).await.unwrap().items;
         let is_about = |event: &Event| {
@@ -331,7 +342,7 @@ impl World {
             object.name.as_deref() == Some(about)
                 && object.namespace.as_ref().is_none_or(|namespace| namespace == own)
         };
-        events.into_iter().filter(is_about).filter_map(|event| event.reason).collect()
+        events.into_iter().filter(is_about).collect()
     }
 
     async fn has_event(&self, about: &str, reason: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Pods that keep their node, each for a reason of its own.
 
-use api::agones::GameServer;
+use api::agones::{GameServer, GameServerSet};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use super::*;
@@ -141,6 +141,74 @@ pub(super) async fn game_servers_in_use_keep_their_nodes(stage: Stage) {
     }
     assert_eq!((world.bound().await, world.nodes("g").await.len()), (2, 2));
     world.end().await;
+}
+
+pub(super) async fn a_game_server_that_arrives_ends_a_removal(stage: Stage) {
+    let spec = json!({"scaleDown": {"delayAfterTaint": "15s", "delayAfterFailure": "1h"}});
+    let Some(mut world) = World::on(stage, spec).await else { return };
+    world.start_parts(&[Part::GameServerSet, Part::Nodes]);
+    world.group("g", json!({"max": 2}), json!({"startAfter": "0s"})).await;
+    for name in ["p", "stays"] {
+        world.pod(name, "3", json!({"labels": {"app": "free"}})).await;
+    }
+    until("the pods have nodes", async || world.bound().await == 2).await;
+    let node = world.node_of("p").await;
+    world.delete_pod("p").await;
+    until("the removal has begun", async || world.is_tainted(&node).await).await;
+    let server = json!({
+        "ports": [{"name": "game", "containerPort": 7654}],
+        "template": {"spec": {"containers": [{"name": "game", "image": "game:1"}]}},
+    });
+    let set = json!({
+        "apiVersion": "agones.dev/v1", "kind": "GameServerSet", "metadata": {"name": "set"},
+        "spec": {"replicas": 1, "template": {"spec": server}},
+    });
+    world.cluster.create::<GameServerSet>(set).await;
+    until("there is a server", async || world.cluster.servers().await.len() == 1).await;
+    let server = world.cluster.servers().await.remove(0);
+    // Nothing would remove its finalizer, and no controller gives it a pod.
+    let released = json!({"metadata": {"finalizers": null}});
+    world.cluster.patch::<GameServer>(&server.name_any(), released).await;
+    let owner = json!([{
+        "apiVersion": "agones.dev/v1", "kind": "GameServer", "name": server.name_any(),
+        "uid": server.uid(), "controller": true,
+    }]);
+    let labels = json!({"agones.dev/role": "gameserver"});
+    let mut pod = world.pod_object(
+        &server.name_any(),
+        "1",
+        json!({"ownerReferences": owner, "labels": labels}),
+    );
+    pod.spec.as_mut().unwrap().node_name = Some(node.clone());
+    world.cluster.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
+    until("the taint is gone", async || !world.is_tainted(&node).await).await;
+    let said = "the node is no longer unneeded: ";
+    until("the reason is reported", async || world.messages(&node).await.contains(said)).await;
+    assert!(world.messages(&node).await.contains("has not been replaced yet"));
+    assert!(!world.has_event(&node, "ScaleDownFailed").await);
+    // It would be moved now; but it is allocated first.
+    let allocated = json!({"status": {"state": "Allocated"}});
+    world.cluster.patch::<GameServer>(&server.name_any(), allocated).await;
+    world.until_kept(&node, "GameServerAllocated").await;
+    world.cluster.delete::<GameServerSet>("set").await;
+    remove_servers(&world).await;
+    world.end().await;
+}
+
+/// Removes all game servers, in place of their controller.
+async fn remove_servers(world: &World) {
+    let api = world.cluster.api::<GameServer>();
+    let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    until("no game server is left", async || {
+        let servers = world.cluster.servers().await;
+        for server in &servers {
+            let name = server.name_any();
+            drop(api.patch(&name, &PatchParams::default(), &released).await);
+            drop(api.delete(&name, &DeleteParams::default()).await);
+        }
+        servers.is_empty()
+    })
+    .await;
 }
 
 pub(super) async fn an_allocated_game_server_keeps_its_node(stage: Stage) {

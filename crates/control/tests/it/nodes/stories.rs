@@ -41,6 +41,7 @@ stories! {
     blockers::every_kind_of_pod_that_blocks_keeps_its_node,
     blockers::a_new_system_pod_keeps_its_node_for_a_while,
     blockers::game_servers_in_use_keep_their_nodes,
+    blockers::a_game_server_that_arrives_ends_a_removal,
     blockers::an_allocated_game_server_keeps_its_node,
     budgets::the_budgets_of_all_pods_of_a_node_are_respected,
     budgets::a_pod_that_two_budgets_select_stays,
