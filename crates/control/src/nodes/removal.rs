@@ -57,6 +57,7 @@ pub(super) struct Removal {
 /// How a removal ended.
 pub(super) struct RemovalResult {
     pub(super) node: String,
+    pub(super) group: String,
     pub(super) is_drain: bool,
     pub(super) outcome: Result<(), NotRemoved>,
     /// Whether its taints could not be removed after it ended early.
@@ -102,7 +103,7 @@ impl Removal {
             }
             Err(cause) => is_tainted = self.cancel(cause).await,
         }
-        RemovalResult { node, is_drain: self.is_drain, outcome, is_tainted }
+        RemovalResult { node, group: self.group_name, is_drain: self.is_drain, outcome, is_tainted }
     }
 
     /// Reports why the node stays, and removes its taints and its cordon; returns whether that failed.

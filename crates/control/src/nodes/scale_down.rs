@@ -123,9 +123,7 @@ impl NodeController {
         }
         match result.outcome {
             Ok(()) => {
-                let status = self.memory.status.get_or_insert_default();
-                status.last_delete_at = Some(now);
-                status.unneeded_since.remove(&*result.node);
+                self.memory.removed(&result.node, &result.group, now);
                 self.last_failure = None;
                 let node = &result.node;
                 self.about_cluster(match result.is_drain {
@@ -144,7 +142,7 @@ impl NodeController {
                 status.unneeded_since.remove(&*result.node);
             }
             Err(NotRemoved::Failed(cause)) => {
-                self.memory.removal_failed(&result.node, now);
+                self.memory.removal_failed(&result.node, &result.group, now);
                 self.last_failure = Some(format!("{}: {cause}", result.node));
             }
         }

@@ -26,6 +26,7 @@ macro_rules! stories {
 
 stories! {
     growing::pods_get_nodes_from_zero_and_reasons_are_reported,
+    growing::pods_of_a_bypassed_scheduler_get_nodes_at_once,
     growing::the_expander_chooses_the_group,
     growing::new_nodes_are_distributed_over_similar_groups,
     growing::limits_hold_and_waiting_pods_get_events,
