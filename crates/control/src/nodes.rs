@@ -47,6 +47,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::plimsoll::NodeAutoscaler;
+use cluster::Key;
 use decide::nodes::ScaleUpUnderWay;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -59,11 +60,12 @@ use caches::{Additions, Snapshot};
 use calls::Calls;
 use inputs::Inputs;
 use known_pods::KnownPods;
-use memory::{GroupMemory, Memory};
+use memory::{Backoff, Memory};
 use plan::Plan;
 use providers::Providers;
 use removal::RemovalResult;
 use rival::Rival;
+use scale_up::ScaleUpResult;
 use settled::Settled;
 use status_map::StatusMap;
 use watch::Trigger;
@@ -154,9 +156,18 @@ impl NodeController {
     fn task_ended(&mut self, ended: Result<(Id, RemovalResult), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let node = self.nodes_of_tasks.remove(&id).unwrap_or_default();
-        let outcome = Err("the removal panicked".to_owned());
-        let panicked = |_| RemovalResult { node, is_drain: false, outcome, is_tainted: true };
+        let outcome = Err("the removal panicked".to_owned().into());
+        let group = self.group_of(&node);
+        let (is_drain, is_tainted) = (false, true);
+        let panicked = |_| RemovalResult { node, group, is_drain, outcome, is_tainted };
         self.removal_ended(ended.map_or_else(panicked, |(_, result)| result));
+    }
+
+    /// Returns the name of the group of a node; of a node that is gone, it is empty.
+    fn group_of(&self, node: &str) -> String {
+        let node = self.cx.caches.node_scaling.nodes.get(&Key::new("", node));
+        let group = node.as_ref().and_then(|node| self.additions.group_of(&node.0));
+        group.unwrap_or_default().to_owned()
     }
 
     /// Evaluates the cluster and carries out the plan; returns when to evaluate again though nothing changes.
@@ -198,6 +209,8 @@ impl NodeController {
             return until.min(latest);
         }
         self.settled = None;
+        self.memory.pauses.clone_from(&autoscaler.spec.scale_up.backoff);
+        self.trigger.bypass(&autoscaler.spec.scale_up.bypassed_schedulers);
         metrics.count("plimsoll_nodes_evaluations", Vec::new(), 1);
         if self.is_first {
             self.resume(autoscaler);
@@ -223,6 +236,9 @@ impl NodeController {
         self.prioritise(&mut observed).await;
         observed.status = self.memory.status.clone().unwrap_or_default();
         observed.status.removing.clone_from(&self.removing);
+        if !autoscaler.spec.scale_down.delays_per_group {
+            observed.status.groups.clear();
+        }
         self.answer(autoscaler, &mut observed).await;
         let now = self.cx.clock.now();
         let plan = Plan::new(autoscaler, &observed, now, &metrics);
@@ -233,7 +249,7 @@ impl NodeController {
         } else {
             self.remove(&plan.removed, autoscaler, &observed, &groups)
         };
-        self.remember(&plan, growth.has_grown());
+        self.remember(&plan, &growth);
         self.mark_unneeded(&plan.removed, autoscaler).await;
         self.record_pod_events(&growth, &observed);
         self.record_cluster_events(&observed, &plan);
@@ -253,6 +269,7 @@ impl NodeController {
     /// Restores the state that an earlier controller wrote to the status of the objects.
     fn resume(&mut self, autoscaler: &NodeAutoscaler) {
         let now = self.cx.clock.now();
+        let first = autoscaler.spec.scale_up.backoff.initial.0;
         self.memory.status = Some(api::nodes::status(autoscaler.status.as_ref()));
         for group in &self.additions.groups {
             let Some(status) = &group.status else { continue };
@@ -265,17 +282,17 @@ impl NodeController {
             let cause = cause.map_or("", |condition| condition.message.as_str());
             let until = status.backoff_until.as_ref().map(|until| until.0);
             memory.provision_time = status.provision_time.map(|time| time.0);
-            memory.backoff = until.map(|until| GroupMemory::resume_backoff(until, cause, now));
+            memory.backoff = until.map(|until| Backoff::resumed(until, cause, first, now));
         }
     }
 
-    fn remember(&mut self, plan: &Plan, has_grown: bool) {
+    fn remember(&mut self, plan: &Plan, growth: &ScaleUpResult) {
         let now = self.cx.clock.now();
         let status = self.memory.status.get_or_insert_default();
         status.unneeded_since = plan.removed.unneeded.iter().cloned().collect();
         status.resting.retain(|_, until| *until > now);
-        if has_grown {
-            status.last_scale_up_at = Some(now);
+        if growth.has_grown() {
+            self.memory.scaled_up(growth.growing(), now);
             // The cluster has changed; removals are planned in view of the new nodes.
             self.trigger.fire();
         }

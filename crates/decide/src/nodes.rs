@@ -36,6 +36,7 @@ pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
 pub use health::{GroupState, Readiness, readiness};
 pub use labels::Labels;
 pub use packing::{Bound, Force};
+pub use pending::is_pending;
 pub use pod::{
     Drain, GameServerUse, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling,
     SpreadConstraint, Volume,
@@ -48,7 +49,8 @@ pub use scale_up::{
 };
 pub use selector::{LabelSelector, NodeTerm, Operator, Requirement};
 pub use settings::{
-    Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
+    Expander, Health, LastChanges, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings,
+    Status, Tolerances,
 };
 pub use snapshot::{Mark, NodeId, PodId, Snapshot};
 pub use taint::{Effect, Taint, Toleration};

@@ -17,6 +17,7 @@ const SAFE_VOLUMES: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local
 const DAEMON_SET_POD: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 const SCALE_UP_DELAY: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
 const MIRROR: &str = "kubernetes.io/config.mirror";
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// The storage that pods refer to by name.
 #[derive(Default)]
@@ -96,6 +97,8 @@ impl<'a> Pods<'a> {
         let mut spec_view = constraints::read(spec, pod.metadata.labels.as_ref());
         constraints::resolve_namespace(&mut spec_view, namespace_of(&pod.metadata));
         spec_view.requests = requests;
+        let scheduler = spec.scheduler_name.as_deref().filter(|name| *name != DEFAULT_SCHEDULER);
+        spec_view.scheduler = scheduler.unwrap_or_default().into();
         spec_view.volumes = volumes::of_pod(pod, spec, self.storage);
         spec_view.terminating = pod.metadata.deletion_timestamp.is_some();
         spec_view
@@ -121,6 +124,7 @@ fn is_alike(one: &core::Pod, other: &core::Pod) -> bool {
         && m.labels == n.labels
         && m.owner_references == n.owner_references
         && m.deletion_timestamp.is_some() == n.deletion_timestamp.is_some()
+        && a.scheduler_name == b.scheduler_name
         && a.node_selector == b.node_selector
         && a.affinity == b.affinity
         && a.tolerations == b.tolerations
@@ -154,12 +158,14 @@ fn scheduling(pod: &core::Pod, spec: &core::PodSpec) -> Scheduling {
         return Scheduling::Nominated(node);
     }
     let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
-    let is_refused = conditions.any(|c| {
-        c.type_ == "PodScheduled"
-            && c.status == "False"
-            && c.reason.as_deref() == Some("Unschedulable")
-    });
-    if is_refused { Scheduling::Unschedulable } else { Scheduling::Other }
+    let Some(scheduled) = conditions.find(|condition| condition.type_ == "PodScheduled") else {
+        return Scheduling::Unprocessed;
+    };
+    match (&*scheduled.status, scheduled.reason.as_deref().unwrap_or_default()) {
+        ("False", "Unschedulable") => Scheduling::Unschedulable,
+        ("False", "") => Scheduling::Unprocessed,
+        _ => Scheduling::Other,
+    }
 }
 
 fn is_finished(pod: &core::Pod) -> bool {
@@ -229,7 +235,11 @@ mod tests {
             ),
             (json!({"status": {"conditions": refused}}), Scheduling::Unschedulable),
             (json!({"status": {"conditions": gated}}), Scheduling::Other),
-            (json!({}), Scheduling::Other),
+            (json!({}), Scheduling::Unprocessed),
+            (
+                json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}),
+                Scheduling::Unprocessed,
+            ),
         ] {
             assert_eq!(read(value.clone()).scheduling, wanted, "{value}");
         }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use decide::nodes::{
-    Expander, Health, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings, Status,
+    Expander, Health, LastChanges, Limits, Range, ScaleDownSettings, ScaleUpSettings, Settings,
+    Status, Tolerances,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -39,8 +40,21 @@ pub fn status(status: Option<&wire::NodeAutoscalerStatus>) -> Status {
         last_scale_up_at: status.last_scale_up_at.as_ref().map(|t| t.0),
         last_delete_at: status.last_delete_at.as_ref().map(|t| t.0),
         last_delete_failure_at: status.last_delete_failure_at.as_ref().map(|t| t.0),
+        groups: status
+            .groups
+            .iter()
+            .map(|(group, last)| (group.as_str().into(), last_changes(last)))
+            .collect(),
         removing: status.removing.iter().map(|node| node.as_str().into()).collect(),
         resting: BTreeMap::new(),
+    }
+}
+
+fn last_changes(last: &wire::LastChanges) -> LastChanges {
+    LastChanges {
+        scale_up_at: last.scale_up_at.as_ref().map(|t| t.0),
+        delete_at: last.delete_at.as_ref().map(|t| t.0),
+        delete_failure_at: last.delete_failure_at.as_ref().map(|t| t.0),
     }
 }
 
@@ -83,12 +97,20 @@ fn scale_up(from: &wire::ScaleUp) -> ScaleUpSettings {
         balance_similar_groups: from.balance_similar_groups,
         balance_ignore_labels: texts(&from.balance_ignore_labels),
         balance_labels: texts(&from.balance_labels),
+        balance_tolerances: Tolerances {
+            memory: from.balance_tolerances.memory,
+            allocatable: from.balance_tolerances.allocatable,
+            free: from.balance_tolerances.free,
+        },
         expendable_priority_cutoff: from.expendable_priority_cutoff,
         enforce_min_size: from.enforce_min_size,
         max_node_startup_time: from.max_node_startup_time.0,
         startup_taints: texts(&from.startup_taints),
+        startup_taint_prefixes: texts(&from.startup_taint_prefixes),
         status_taints: texts(&from.status_taints),
         force_daemon_sets: from.force_daemon_sets,
+        bypassed_schedulers: texts(&from.bypassed_schedulers),
+        schedulers: texts(&from.schedulers),
     }
 }
 
@@ -103,6 +125,7 @@ fn scale_down(from: &wire::ScaleDown) -> ScaleDownSettings {
         delay_after_add: from.delay_after_add.0,
         delay_after_delete: from.delay_after_delete.0,
         delay_after_failure: from.delay_after_failure.0,
+        delays_per_group: from.delays_per_group,
         max_parallel: count(from.max_parallel),
         max_drain_parallel: count(from.max_drain_parallel),
         ignore_daemon_sets_utilization: from.ignore_daemon_sets_utilization,

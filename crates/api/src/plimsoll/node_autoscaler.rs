@@ -155,6 +155,8 @@ pub struct ScaleUp {
     pub balance_ignore_labels: Vec<String>,
     /// If set, groups are similar if they are equal in these labels.
     pub balance_labels: Vec<String>,
+    /// How much similar groups may differ, as a share of the larger amount.
+    pub balance_tolerances: BalanceTolerances,
     /// Pods of a lower priority neither cause scale-up nor prevent scale-down.
     pub expendable_priority_cutoff: i32,
     /// Whether groups below their minimum are raised to it.
@@ -163,10 +165,54 @@ pub struct ScaleUp {
     pub max_node_startup_time: Span,
     /// Taints of a node that is not ready yet; not part of a template.
     pub startup_taints: Vec<String>,
+    /// The same by the beginning of their key.
+    pub startup_taint_prefixes: Vec<String>,
     /// Taints that report the state of a node; not part of a template.
     pub status_taints: Vec<String>,
     /// Whether a template from a real node also gets the DaemonSets' pods that the node lacks.
     pub force_daemon_sets: bool,
+    /// The names of schedulers whose pods cause scale-up before the scheduler has looked at them.
+    pub bypassed_schedulers: Vec<String>,
+    /// If set, only pods of schedulers with these names cause scale-up.
+    pub schedulers: Vec<String>,
+    /// How long a group is not scaled up after a failure.
+    pub backoff: Backoff,
+}
+
+/// How much similar groups may differ, as a share of the larger amount.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BalanceTolerances {
+    /// In memory.
+    pub memory: f64,
+    /// In allocatable resources.
+    pub allocatable: f64,
+    /// In the resources that the DaemonSets of a new node leave free.
+    pub free: f64,
+}
+
+impl Default for BalanceTolerances {
+    fn default() -> Self {
+        Self { memory: 0.015, allocatable: 0.05, free: 0.05 }
+    }
+}
+
+/// How long a group is not scaled up after a failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Backoff {
+    /// After the first failure. It doubles with each failure after its end.
+    pub initial: Span,
+    /// The maximum.
+    pub max: Span,
+    /// How long after the last failure the next one counts as the first.
+    pub reset_after: Span,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Span::minutes(5), max: Span::minutes(30), reset_after: Span::minutes(180) }
+    }
 }
 
 impl Default for ScaleUp {
@@ -178,12 +224,17 @@ impl Default for ScaleUp {
             balance_similar_groups: false,
             balance_ignore_labels: Vec::new(),
             balance_labels: Vec::new(),
+            balance_tolerances: BalanceTolerances::default(),
             expendable_priority_cutoff: -10,
             enforce_min_size: false,
             max_node_startup_time: Span::minutes(15),
             startup_taints: Vec::new(),
+            startup_taint_prefixes: Vec::new(),
             status_taints: Vec::new(),
             force_daemon_sets: false,
+            bypassed_schedulers: Vec::new(),
+            schedulers: Vec::new(),
+            backoff: Backoff::default(),
         }
     }
 }
@@ -210,6 +261,8 @@ pub struct ScaleDown {
     pub delay_after_delete: Span,
     /// The time after a failed removal in which no node is removed.
     pub delay_after_failure: Span,
+    /// Whether these three delays hold only the group that was scaled up, or of which a node was removed or should have been.
+    pub delays_per_group: bool,
     /// The maximum number of nodes that are removed at the same time.
     pub max_parallel: i32,
     /// The maximum number of them that have pods to move.
@@ -275,6 +328,7 @@ impl Default for ScaleDown {
             delay_after_add: Span::minutes(10),
             delay_after_delete: Span::minutes(0),
             delay_after_failure: Span::minutes(3),
+            delays_per_group: false,
             max_parallel: 10,
             max_drain_parallel: 1,
             ignore_daemon_sets_utilization: false,
@@ -344,12 +398,30 @@ pub struct NodeAutoscalerStatus {
     /// When a removal last failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_delete_failure_at: Option<Time>,
+    /// The same for each group by its name, if `scaleDown.delaysPerGroup` is set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, LastChanges>,
     /// The nodes whose removal is in progress.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removing: Vec<String>,
     /// The last observations of the autoscaler's state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// When nodes of a group were last added or removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LastChanges {
+    /// When nodes were last added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_up_at: Option<Time>,
+    /// When a node was last removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_at: Option<Time>,
+    /// When a removal last failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delete_failure_at: Option<Time>,
 }
 
 /// NodeAutoscaler, as engines and `evaluate` see it.

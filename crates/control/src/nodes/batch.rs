@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use decide::nodes::UnremovableReason;
+
 use super::providers::ProviderGroup;
+use super::removal::NotRemoved;
 
 /// The outcome of a deletion.
-type Outcome = Result<(), String>;
+type Outcome = Result<(), NotRemoved>;
 /// Machines, each with who waits for its deletion.
 type Waiting = Vec<(String, oneshot::Sender<Outcome>)>;
 
@@ -28,7 +31,7 @@ impl Batches {
         interval: Duration,
     ) -> Outcome {
         if interval.is_zero() {
-            return group.delete_nodes(&[machine]).await;
+            return group.delete_nodes(&[machine]).await.map_err(NotRemoved::Failed);
         }
         let (sender, outcome) = oneshot::channel();
         let is_first = {
@@ -49,13 +52,13 @@ impl Batches {
 /// The machines of a group that is removed as a whole: either all are deleted, or none.
 pub(super) struct WholeGroup {
     size: usize,
-    /// Those that can be deleted; `None` once one cannot be.
-    ready: Mutex<Option<Waiting>>,
+    /// Those that can be deleted, or why none is, once one cannot be.
+    ready: Mutex<Result<Waiting, NotRemoved>>,
 }
 
 impl WholeGroup {
     pub(super) fn new(size: usize) -> Arc<Self> {
-        Arc::new(Self { size, ready: Mutex::new(Some(Vec::new())) })
+        Arc::new(Self { size, ready: Mutex::new(Ok(Vec::new())) })
     }
 
     /// Deletes a machine once all others of its group can be deleted.
@@ -63,7 +66,7 @@ impl WholeGroup {
         let (sender, outcome) = oneshot::channel();
         let complete = {
             let mut ready = lock(&self.ready);
-            let Some(all) = ready.as_mut() else { return Err(other_stays()) };
+            let all = ready.as_mut().map_err(|cause| cause.clone())?;
             all.push((machine, sender));
             (all.len() == self.size).then(|| std::mem::take(all))
         };
@@ -73,30 +76,35 @@ impl WholeGroup {
         awaited(outcome).await
     }
 
-    /// Records that a machine cannot be deleted.
-    pub(super) fn abort(&self) {
-        let waiting = lock(&self.ready).take();
+    /// Records that a machine is not deleted. The others fail only if it failed.
+    pub(super) fn abort(&self, cause: &NotRemoved) {
+        let stays = UnremovableReason::AtomicScaleDownFailed;
+        let others = match cause {
+            NotRemoved::Needed(_) => NotRemoved::Needed(stays),
+            NotRemoved::Failed(_) => NotRemoved::Failed(stays.to_string()),
+        };
+        let mut ready = lock(&self.ready);
+        if ready.is_err() {
+            return;
+        }
+        let waiting = std::mem::replace(&mut *ready, Err(others.clone()));
         for (_, sender) in waiting.into_iter().flatten() {
-            drop(sender.send(Err(other_stays())));
+            drop(sender.send(Err(others.clone())));
         }
     }
 }
 
-fn other_stays() -> String {
-    "its group is removed as a whole, and another of its nodes stays".to_owned()
-}
-
 async fn delete_all(group: &ProviderGroup, batch: Waiting) {
     let (machines, waiting): (Vec<String>, Vec<_>) = batch.into_iter().unzip();
-    let outcome = group.delete_nodes(&machines).await;
+    let outcome = group.delete_nodes(&machines).await.map_err(NotRemoved::Failed);
     for sender in waiting {
         drop(sender.send(outcome.clone()));
     }
 }
 
 async fn awaited(outcome: oneshot::Receiver<Outcome>) -> Outcome {
-    let lost = "the deletion was given up";
-    outcome.await.unwrap_or_else(|_| Err(lost.to_owned()))
+    let lost = || "the deletion was given up".to_owned();
+    outcome.await.unwrap_or_else(|_| Err(lost().into()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -234,8 +234,16 @@ macro_rules! snapshot {
                     }
                 })
             };
+            let new_pods = {
+                let trigger = Arc::clone(trigger);
+                caches.pods.subscribe(move |old, new| {
+                    if let (None, Some(new)) = (old, new) {
+                        trigger.pod_appeared(&new.0);
+                    }
+                })
+            };
             let buffers = subscribe_to_buffers(caches, trigger);
-            buffers.into_iter().chain([autoscalers, groups, $({
+            buffers.into_iter().chain([autoscalers, groups, new_pods, $({
                 let trigger = Arc::clone(trigger);
                 caches.$field.subscribe(move |old, new| {
                     if $matters(old.map(|old| &old.0), new.map(|new| &new.0)) {

@@ -1,7 +1,7 @@
 //! Moves the idle game servers of a node to other nodes, before the node is removed.
 //!
 //! The node is cordoned and its game servers are marked. Their sets create replacements, and delete a marked game server once its
-//! replacement is Ready. An allocation that comes first wins: the removal ends. No game server is evicted.
+//! replacement is Ready. An allocation that comes first wins: the removal ends, and nothing has failed. No game server is evicted.
 //!
 //! Marks of removals that are not in progress are taken back in the next evaluation, whatever ended the removal; the cordon is taken back with
 //! the taints.
@@ -13,7 +13,7 @@ use api::agones::{EVACUATE_ANNOTATION, may_evacuate};
 use cluster::error::api_message;
 use cluster::write::{self, PatchTarget};
 use cluster::{CachedGameServer, EventType, Key};
-use decide::nodes::GameServerUse;
+use decide::nodes::{Blocking, GameServerUse, UnremovableReason};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::NodeController;
 use super::fleets::{fleet_of, game_server_use, set_of};
-use super::removal::Removal;
+use super::removal::{NotRemoved, Removal};
 use super::taints::{self, TaintChange};
 use crate::context::Context;
 
@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(250);
 
 impl Removal {
     /// Has the idle game servers of the node replaced, and waits until they are gone.
-    pub(super) async fn evacuate(&self) -> Result<(), String> {
+    pub(super) async fn evacuate(&self) -> Result<(), NotRemoved> {
         if !self.cx.scales_fleets || !self.autoscaler.spec.fleets.aware {
             return Ok(());
         }
@@ -51,10 +51,10 @@ impl Removal {
             }
             if Instant::now() > deadline {
                 let minutes = MAX_TIME.as_secs() / 60;
-                return Err(format!(
-                    "its game servers were not replaced within {minutes} minutes: {}",
-                    list(&there)
-                ));
+                let names = list(&there);
+                let text =
+                    format!("its game servers were not replaced within {minutes} minutes: {names}");
+                return Err(text.into());
             }
             join_all(there.iter().map(|server| mark(server, at, &self.cx))).await;
             tokio::time::sleep(POLL).await;
@@ -62,7 +62,7 @@ impl Removal {
     }
 
     /// Returns the idle game servers on the node, unless one of them is in use. Those that stay where they are follow the rules for other pods.
-    fn idle(&self) -> Result<Vec<Arc<CachedGameServer>>, String> {
+    fn idle(&self) -> Result<Vec<Arc<CachedGameServer>>, UnremovableReason> {
         let servers = &self.cx.caches.servers;
         let on_node = self.cx.nodes.pods_on(self.name()).into_iter();
         let mut idle = Vec::new();
@@ -70,15 +70,23 @@ impl Removal {
             let (state, is_going) = (server.view.state, server.view.is_being_deleted());
             match game_server_use(state, is_going, may_move(&server, &self.cx)) {
                 Some(GameServerUse::Idle | GameServerUse::Ending) => idle.push(server),
-                Some(GameServerUse::Allocated | GameServerUse::Reserved) => {
-                    let name = Key::from_meta(&server.object.metadata);
-                    return Err(format!("game server {name} is {state}"));
+                Some(GameServerUse::Allocated) => {
+                    return Err(blocked_by(&server, Blocking::GameServerAllocated));
+                }
+                Some(GameServerUse::Reserved) => {
+                    return Err(blocked_by(&server, Blocking::GameServerReserved));
                 }
                 None => {}
             }
         }
         Ok(idle)
     }
+}
+
+/// Returns that the pod of a game server, which has its name, keeps the node.
+fn blocked_by(server: &CachedGameServer, blocking: Blocking) -> UnremovableReason {
+    let name = Key::from_meta(&server.object.metadata).to_string();
+    UnremovableReason::BlockedByPod(name.into(), blocking)
 }
 
 /// Returns whether a game server may be moved: its set replaces it, and neither its fleet nor its set forbids it.

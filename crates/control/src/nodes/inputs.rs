@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use api::plimsoll::node_autoscaler::NodeAutoscalerStatus;
+use api::plimsoll::node_autoscaler::{self, NodeAutoscalerStatus};
 use api::plimsoll::node_group::Options;
 use api::plimsoll::{NodeAutoscaler, Span};
 use decide::nodes::{
-    Answer, Cluster, Effect, GameServerUse, Group, GroupOptions, Resources, Status, Template,
+    Answer, Cluster, Effect, GameServerUse, Group, GroupOptions, LastChanges, Resources, Status,
+    Template,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -111,6 +112,7 @@ impl Inputs {
             last_scale_up_at: status.last_scale_up_at.map(time),
             last_delete_at: status.last_delete_at.map(time),
             last_delete_failure_at: status.last_delete_failure_at.map(time),
+            groups: last_changes(&status.groups, time),
             removing: status.removing.iter().map(ToString::to_string).collect(),
             conditions: Vec::new(),
         };
@@ -166,6 +168,19 @@ impl Inputs {
         };
         self.at().saturating_add(span).unwrap_or(time)
     }
+}
+
+/// Returns when the groups were last changed, as a status has it.
+pub(super) fn last_changes(
+    groups: &BTreeMap<Box<str>, LastChanges>,
+    time: impl Fn(Timestamp) -> Time,
+) -> BTreeMap<String, node_autoscaler::LastChanges> {
+    let read = |last: &LastChanges| node_autoscaler::LastChanges {
+        scale_up_at: last.scale_up_at.map(&time),
+        delete_at: last.delete_at.map(&time),
+        delete_failure_at: last.delete_failure_at.map(&time),
+    };
+    groups.iter().map(|(group, last)| (group.to_string(), read(last))).collect()
 }
 
 /// Returns the game servers of the pods of a cluster, as namespace and name, and how they are used.
@@ -283,7 +298,7 @@ const STORAGE_CLASS: [&str; 6] =
     ["apiVersion", "kind", "metadata", "provisioner", "volumeBindingMode", "allowedTopologies"];
 
 /// The fields of a pod's spec that decisions read.
-const POD_SPEC: [&str; 16] = [
+const POD_SPEC: [&str; 17] = [
     "affinity",
     "containers",
     "hostNetwork",
@@ -296,6 +311,7 @@ const POD_SPEC: [&str; 16] = [
     "priorityClassName",
     "resources",
     "restartPolicy",
+    "schedulerName",
     "terminationGracePeriodSeconds",
     "tolerations",
     "topologySpreadConstraints",

@@ -2,13 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::plimsoll::node_autoscaler;
 use decide::nodes::{ScaleUpUnderWay, Status};
 use jiff::{SignedDuration, Timestamp};
 
-/// The first pause of a group after a failure, the longest, and how long failures are remembered.
-const FIRST_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
-const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(30);
-const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(3);
 /// How long a node rests whose removal failed.
 const REST: SignedDuration = SignedDuration::from_mins(5);
 /// The longest message of a provider that is kept.
@@ -20,6 +17,8 @@ pub(super) struct Memory {
     /// The state from earlier evaluations; `None` before the first one.
     pub(super) status: Option<Status>,
     pub(super) groups: BTreeMap<String, GroupMemory>,
+    /// How long groups pause after a failure.
+    pub(super) pauses: node_autoscaler::Backoff,
     /// The last event about each pod that waits, by its name.
     pub(super) pod_events: BTreeMap<String, String>,
     /// What is wrong with the autoscaler, as it was logged.
@@ -63,14 +62,27 @@ pub(super) struct Backoff {
     failed_at: Timestamp,
 }
 
+impl Backoff {
+    /// Returns the pause that a restarted controller finds in the status of a group. It counts as one of the first length.
+    pub(super) fn resumed(
+        until: Timestamp,
+        cause: &str,
+        length: SignedDuration,
+        now: Timestamp,
+    ) -> Self {
+        Self { until, cause: cause.to_owned(), length, failed_at: now }
+    }
+}
+
 impl GroupMemory {
     /// Records a failure: the pause doubles with each failure after its end, and a failure during a pause renews it.
-    pub(super) fn back_off(&mut self, cause: &str, now: Timestamp) {
+    fn back_off(&mut self, pauses: &node_autoscaler::Backoff, cause: &str, now: Timestamp) {
+        let node_autoscaler::Backoff { initial, max, reset_after } = pauses;
         let length = match &self.backoff {
-            Some(last) if now.duration_since(last.failed_at) > FORGET_AFTER => FIRST_BACKOFF,
+            Some(last) if now.duration_since(last.failed_at) > reset_after.0 => initial.0,
             Some(last) if now <= last.until => last.length,
-            Some(last) => last.length.saturating_mul(2).min(LONGEST_BACKOFF),
-            None => FIRST_BACKOFF,
+            Some(last) => last.length.saturating_mul(2).min(max.0),
+            None => initial.0,
         };
         let cause = cause.chars().take(LONGEST_CAUSE).collect();
         let until = now.saturating_add(length).unwrap_or(Timestamp::MAX);
@@ -89,11 +101,6 @@ impl GroupMemory {
             let increase = under_way.increase.saturating_sub(nodes);
             (increase > 0).then_some(ScaleUpUnderWay { increase, ..under_way })
         });
-    }
-
-    /// Returns the pause that a restarted controller finds in the status of a group.
-    pub(super) fn resume_backoff(until: Timestamp, cause: &str, now: Timestamp) -> Backoff {
-        Backoff { until, cause: cause.to_owned(), length: FIRST_BACKOFF, failed_at: now }
     }
 
     /// Records which instances have no Node, and returns those that have had none for `limit`.
@@ -118,10 +125,34 @@ impl Memory {
         self.groups.entry(name.to_owned()).or_default()
     }
 
+    /// Records a failure of a group.
+    pub(super) fn back_off(&mut self, group: &str, cause: &str, now: Timestamp) {
+        let pauses = self.pauses.clone();
+        self.group(group).back_off(&pauses, cause, now);
+    }
+
+    /// Records that groups grow.
+    pub(super) fn scaled_up<'g>(&mut self, groups: impl Iterator<Item = &'g str>, now: Timestamp) {
+        let status = self.status.get_or_insert_default();
+        status.last_scale_up_at = Some(now);
+        for group in groups {
+            status.groups.entry(group.into()).or_default().scale_up_at = Some(now);
+        }
+    }
+
+    /// Records that a node was removed.
+    pub(super) fn removed(&mut self, node: &str, group: &str, now: Timestamp) {
+        let status = self.status.get_or_insert_default();
+        status.last_delete_at = Some(now);
+        status.groups.entry(group.into()).or_default().delete_at = Some(now);
+        status.unneeded_since.remove(node);
+    }
+
     /// Records a failed removal: the node is not a candidate for a while.
-    pub(super) fn removal_failed(&mut self, node: &str, now: Timestamp) {
+    pub(super) fn removal_failed(&mut self, node: &str, group: &str, now: Timestamp) {
         let status = self.status.get_or_insert_default();
         status.last_delete_failure_at = Some(now);
+        status.groups.entry(group.into()).or_default().delete_failure_at = Some(now);
         status.unneeded_since.remove(node);
         let until = now.saturating_add(REST).unwrap_or(Timestamp::MAX);
         status.resting.insert(node.into(), until);
@@ -136,6 +167,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use api::plimsoll::Span;
+
     use super::*;
 
     fn at(minute: i64) -> Timestamp {
@@ -144,12 +177,26 @@ mod tests {
 
     #[test]
     fn a_pause_doubles_with_each_failure_after_its_end_and_is_forgotten_after_three_hours() {
-        let mut group = GroupMemory::default();
+        let mut memory = Memory::default();
         for (failed_at, until) in
             [(0, 5), (3, 8), (10, 20), (21, 41), (42, 72), (80, 110), (261, 266)]
         {
-            group.back_off("no machines left", at(failed_at));
-            assert_eq!(group.backoff.as_ref().unwrap().until, at(until), "failed at {failed_at}");
+            memory.back_off("g", "no machines left", at(failed_at));
+            let backoff = memory.groups["g"].backoff.as_ref();
+            assert_eq!(backoff.unwrap().until, at(until), "failed at {failed_at}");
+        }
+    }
+
+    #[test]
+    fn the_lengths_of_pauses_can_be_set() {
+        let span = Span::minutes;
+        let pauses =
+            node_autoscaler::Backoff { initial: span(1), max: span(3), reset_after: span(20) };
+        let mut memory = Memory { pauses, ..Memory::default() };
+        for (failed_at, until) in [(0, 1), (2, 4), (5, 8), (9, 12), (30, 31)] {
+            memory.back_off("g", "no machines left", at(failed_at));
+            let backoff = memory.groups["g"].backoff.as_ref();
+            assert_eq!(backoff.unwrap().until, at(until), "failed at {failed_at}");
         }
     }
 

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::NodeController;
 use super::calls::Increase;
+use super::inputs::last_changes;
 use super::memory::GroupMemory;
 use super::observe::Observation;
 use super::plan::Plan;
@@ -192,6 +193,10 @@ impl NodeController {
             new.last_scale_up_at = status.last_scale_up_at.map(Time);
             new.last_delete_at = status.last_delete_at.map(Time);
             new.last_delete_failure_at = status.last_delete_failure_at.map(Time);
+            new.groups = match autoscaler.spec.scale_down.delays_per_group {
+                true => last_changes(&status.groups, Time),
+                false => BTreeMap::new(),
+            };
         }
         new.removing = self.removing.iter().map(ToString::to_string).collect();
         new.conditions = self.conditions(&old.conditions, plan, now);

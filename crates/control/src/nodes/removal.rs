@@ -1,7 +1,7 @@
 //! Removes one node: taints and cordons it, checks it once more, evicts its pods, has the provider delete the machine, and deletes the
 //! Node.
 //!
-//! Whatever fails, the taint and the cordon are removed again.
+//! Whatever fails, the taint and the cordon are removed again. They also are if the node turns out to be needed: that is no failure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use api::plimsoll::NodeAutoscaler;
 use cluster::error::{api_message, status_code};
 use cluster::{EventType, Key, Undecoded};
-use decide::nodes::{DrainPlan, Evaluation};
+use decide::Reason as _;
+use decide::nodes::{Blocking, DrainPlan, Evaluation, UnremovableReason};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
@@ -56,14 +57,40 @@ pub(super) struct Removal {
 /// How a removal ended.
 pub(super) struct RemovalResult {
     pub(super) node: String,
+    pub(super) group: String,
     pub(super) is_drain: bool,
-    pub(super) outcome: Result<(), String>,
-    /// Whether its taints could not be removed after a failure.
+    pub(super) outcome: Result<(), NotRemoved>,
+    /// Whether its taints could not be removed after it ended early.
     pub(super) is_tainted: bool,
 }
 
+/// Why a node was not removed after all.
+#[derive(Clone, Debug)]
+pub(super) enum NotRemoved {
+    /// Nothing failed: the node is no longer unneeded.
+    Needed(UnremovableReason),
+    Failed(String),
+}
+
+impl From<String> for NotRemoved {
+    fn from(cause: String) -> Self {
+        Self::Failed(cause)
+    }
+}
+
+impl From<UnremovableReason> for NotRemoved {
+    /// A game server that came to be used, or that arrived, is what the removal expects; anything else was different when it was planned.
+    fn from(reason: UnremovableReason) -> Self {
+        use Blocking::{GameServerAllocated, GameServerIdle, GameServerReserved};
+        match reason.blocking() {
+            Some(GameServerAllocated | GameServerReserved | GameServerIdle) => Self::Needed(reason),
+            _ => Self::Failed(reason.to_string()),
+        }
+    }
+}
+
 impl Removal {
-    /// Removes the node. After a failure its taints and its cordon are removed.
+    /// Removes the node. If it stays after all, its taints and its cordon are removed.
     pub(super) async fn run(self) -> RemovalResult {
         let node = self.name().to_owned();
         let outcome = self.steps().await;
@@ -74,25 +101,40 @@ impl Removal {
                 self.record(EventType::Normal, "ScaleDown", "nodes removed by cluster autoscaler");
                 self.count();
             }
-            Err(cause) => {
-                if let Some(whole) = &self.whole {
-                    whole.abort();
-                }
+            Err(cause) => is_tainted = self.cancel(cause).await,
+        }
+        RemovalResult { node, group: self.group_name, is_drain: self.is_drain, outcome, is_tainted }
+    }
+
+    /// Reports why the node stays, and removes its taints and its cordon; returns whether that failed.
+    async fn cancel(&self, cause: &NotRemoved) -> bool {
+        if let Some(whole) = &self.whole {
+            whole.abort(cause);
+        }
+        let node = self.name();
+        match cause {
+            NotRemoved::Needed(reason) => {
+                let code = reason.blocking().map_or(reason.code(), |blocking| blocking.code());
+                tracing::info!(node, reason = code, "the node is no longer unneeded: {reason}");
+                let text = format!("the node is no longer unneeded: {reason}");
+                self.record(EventType::Normal, "ScaleDown", &text);
+            }
+            NotRemoved::Failed(cause) => {
                 tracing::warn!(node, cause, "removal failed; removing the taints");
                 let text = format!("failed to delete the node: {cause}");
                 self.record(EventType::Warning, "ScaleDownFailed", &text);
-                let abort = TaintChange::Abort { foreign_cordon: self.options.cordon };
-                if let Err(error) = taints::change(&self.cx.client, &node, abort).await {
-                    let error = api_message(&error);
-                    tracing::warn!(node, error, "could not remove the taints; will retry");
-                    is_tainted = true;
-                }
             }
         }
-        RemovalResult { node, is_drain: self.is_drain, outcome, is_tainted }
+        let abort = TaintChange::Abort { foreign_cordon: self.options.cordon };
+        let untainted = taints::change(&self.cx.client, node, abort).await;
+        if let Err(error) = &untainted {
+            let error = api_message(error);
+            tracing::warn!(node, error, "could not remove the taints; will retry");
+        }
+        untainted.is_err()
     }
 
-    async fn steps(&self) -> Result<(), String> {
+    async fn steps(&self) -> Result<(), NotRemoved> {
         self.evacuate().await?;
         let begin = TaintChange::Begin { cordon: self.options.cordon, at: self.cx.clock.now() };
         let tainted = taints::change(&self.cx.client, self.name(), begin).await;
@@ -107,9 +149,9 @@ impl Removal {
     }
 
     /// Checks the node against the cluster as it is, with its pods read from the API, and returns what to evict.
-    async fn validated(&self) -> Result<(Vec<Pod>, Vec<Pod>), String> {
+    async fn validated(&self) -> Result<(Vec<Pod>, Vec<Pod>), NotRemoved> {
         if let Some(holder) = self.rival.holder(&self.cx).await {
-            return Err(format!("a Cluster Autoscaler is active: {holder}"));
+            return Err(format!("a Cluster Autoscaler is active: {holder}").into());
         }
         let caches = &self.cx.caches.node_scaling;
         let api: Api<Undecoded<Pod>> = Api::all(self.cx.client.clone());
@@ -129,9 +171,9 @@ impl Removal {
         let now = self.cx.clock.now();
         let mut evaluation = Evaluation::new(&observed.cluster, &observed.settings, now);
         let plan = evaluation.validate_removal(&observed.status, self.name());
-        let DrainPlan { evict, daemons } = plan.map_err(|reason| reason.to_string())?;
+        let DrainPlan { evict, daemons } = plan?;
         if !self.is_drain && !evict.is_empty() {
-            return Err("it was empty, and has pods now".to_owned());
+            return Err("it was empty, and has pods now".to_owned().into());
         }
         let find = |ids: Vec<usize>| -> Vec<Pod> {
             let names = ids.iter().map(|id| &observed.cluster.pods[*id]);
@@ -160,7 +202,7 @@ impl Removal {
     }
 
     /// Deletes the machine through the provider, and the Node.
-    async fn delete(&self) -> Result<(), String> {
+    async fn delete(&self) -> Result<(), NotRemoved> {
         let id = self.node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
         let id = id.ok_or_else(|| "it has no providerID".to_owned())?;
         match &self.whole {

@@ -123,8 +123,8 @@ impl NodeController {
         let is_new = ids.iter().any(|id| !memory.failed.contains(id));
         memory.failed = ids.iter().cloned().collect();
         if is_new {
-            memory.back_off(&cause, now);
             memory.forget_increase(count);
+            self.memory.back_off(name, &cause, now);
             let reason = if first.is_out_of_resources { "OutOfResource" } else { "Other" };
             let metrics = &self.cx.settings.node_metrics;
             let labels = vec![("reason", reason.to_owned())];
@@ -162,7 +162,7 @@ impl NodeController {
                 under_way.increase,
                 limit.as_secs()
             );
-            memory.back_off(&cause, now);
+            self.memory.back_off(name, &cause, now);
             self.count_failed_scale_up("timeout");
             self.about_group(name, Note::warning("ScaleUpTimedOut", cause));
         }

@@ -17,7 +17,7 @@ use super::observe::Observation;
 use super::options::RemovalOptions;
 use super::providers::{ProviderGroup, ProviderGroups};
 use super::record::{Note, SOURCE};
-use super::removal::{Removal, RemovalResult};
+use super::removal::{NotRemoved, Removal, RemovalResult};
 use super::taints::{self, TaintChange};
 
 /// A node that was chosen to be removed.
@@ -123,9 +123,7 @@ impl NodeController {
         }
         match result.outcome {
             Ok(()) => {
-                let status = self.memory.status.get_or_insert_default();
-                status.last_delete_at = Some(now);
-                status.unneeded_since.remove(&*result.node);
+                self.memory.removed(&result.node, &result.group, now);
                 self.last_failure = None;
                 let node = &result.node;
                 self.about_cluster(match result.is_drain {
@@ -139,8 +137,12 @@ impl NodeController {
                     }
                 });
             }
-            Err(cause) => {
-                self.memory.removal_failed(&result.node, now);
+            Err(NotRemoved::Needed(_)) => {
+                let status = self.memory.status.get_or_insert_default();
+                status.unneeded_since.remove(&*result.node);
+            }
+            Err(NotRemoved::Failed(cause)) => {
+                self.memory.removal_failed(&result.node, &result.group, now);
                 self.last_failure = Some(format!("{}: {cause}", result.node));
             }
         }

@@ -34,9 +34,15 @@ pub(super) struct GrownGroup {
 }
 
 impl ScaleUpResult {
+    /// Returns the groups that grow, also those whose providers have not answered yet.
+    pub(super) fn growing(&self) -> impl Iterator<Item = &str> {
+        let grown = self.grown.iter().map(|grown| grown.group.as_str());
+        grown.chain(self.waiting.iter().map(String::as_str))
+    }
+
     /// Whether a provider has accepted a request for nodes.
     pub(super) fn has_grown(&self) -> bool {
-        !self.grown.is_empty() || !self.waiting.is_empty()
+        self.growing().next().is_some()
     }
 }
 
@@ -194,9 +200,8 @@ impl NodeController {
 
     fn increase_failed(&mut self, name: &str, increase: &Increase, cause: &str) {
         let now = self.cx.clock.now();
-        let memory = self.memory.group(name);
-        memory.forget_increase(increase.to - increase.from);
-        memory.back_off(cause, now);
+        self.memory.group(name).forget_increase(increase.to - increase.from);
+        self.memory.back_off(name, cause, now);
         self.count_failed_scale_up("cloudProviderError");
         let text = format!("Scale-up failed for group {name}: {cause}");
         self.about_group(name, Note::warning("FailedToScaleUpGroup", text));

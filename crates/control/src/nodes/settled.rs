@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use decide::nodes::{Scheduling, Settings};
+use decide::nodes::{Settings, is_pending};
 use tokio::time::Instant;
 
 use super::NodeController;
@@ -58,7 +58,6 @@ impl NodeController {
     }
 
     fn has_nothing_to_do(&self, plan: &Plan, observed: &Observation) -> bool {
-        let is_waiting = |scheduling: &Scheduling| *scheduling == Scheduling::Unschedulable;
         let is_busy = |group: &GroupMemory| {
             group.scale_up.is_some()
                 || group.short_since.is_some()
@@ -71,6 +70,6 @@ impl NodeController {
             && self.calls.is_idle()
             && self.memory.tainted.is_empty()
             && !self.memory.groups.values().any(is_busy)
-            && !observed.cluster.pods.iter().any(|pod| is_waiting(&pod.scheduling))
+            && !observed.cluster.pods.iter().any(|pod| is_pending(pod, &observed.settings))
     }
 }

@@ -1,6 +1,8 @@
 //! Triggers evaluations of the cluster: a moment after the first change, so that a burst causes one evaluation.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use decide::gameserver::GameServer;
@@ -19,6 +21,8 @@ const QUIET: Duration = Duration::from_millis(5);
 pub(super) struct Trigger {
     notify: Notify,
     has_changed: AtomicBool,
+    /// The schedulers whose pods count before they have been looked at.
+    bypassed: Mutex<BTreeSet<String>>,
 }
 
 impl Trigger {
@@ -26,6 +30,21 @@ impl Trigger {
     pub(super) fn fire(&self) {
         self.has_changed.store(true, Ordering::SeqCst);
         self.notify.notify_one();
+    }
+
+    /// Sets the schedulers whose pods count before they have been looked at.
+    pub(super) fn bypass(&self, schedulers: &[String]) {
+        let names = schedulers.iter().map(|name| scheduler(Some(name)).to_owned());
+        *self.bypassed.lock().unwrap_or_else(PoisonError::into_inner) = names.collect();
+    }
+
+    /// Triggers an evaluation if a new pod counts although its scheduler has not looked at it.
+    pub(super) fn pod_appeared(&self, pod: &Pod) {
+        let name = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+        let bypassed = self.bypassed.lock().unwrap_or_else(PoisonError::into_inner);
+        if bypassed.contains(scheduler(name)) {
+            self.fire();
+        }
     }
 
     /// Returns whether something has changed since the last call.
@@ -48,6 +67,11 @@ impl Trigger {
             }
         }
     }
+}
+
+/// Returns the name of a scheduler.
+fn scheduler(name: Option<&str>) -> &str {
+    name.filter(|name| !name.is_empty()).unwrap_or("default-scheduler")
 }
 
 /// Whether an object came, went, or has another spec. Its status does not count; kinds without generations change rarely.
@@ -163,6 +187,18 @@ mod tests {
             ("gone", Some(running()), None, true),
         ] {
             assert_eq!(pod_changed(old.as_ref(), now.as_ref()), counts, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_new_pod_counts_at_once_if_its_scheduler_is_bypassed() {
+        for (bypassed, counts) in [("default-scheduler", true), ("", true), ("own", false)] {
+            let trigger = Trigger::default();
+            trigger.pod_appeared(&pod(json!({}), None));
+            assert!(!trigger.take(), "none is bypassed");
+            trigger.bypass(&[bypassed.to_owned()]);
+            trigger.pod_appeared(&pod(json!({}), None));
+            assert_eq!(trigger.take(), counts, "{bypassed}");
         }
     }
 

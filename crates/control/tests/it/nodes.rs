@@ -2,6 +2,7 @@
 //! on a real API server with the real scheduler and KWOK.
 
 mod blockers;
+mod budgets;
 mod buffers;
 mod cloud;
 mod cluster_api;
@@ -42,6 +43,8 @@ use crate::client;
 use crate::cluster::{Cluster, until};
 use invariants::Invariants;
 
+/// The label of pods that stories create outside of their own namespace.
+const STORY_LABEL: &str = "plimsoll.test/story";
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Held by the story that uses the real cluster: its NodeAutoscaler is for all nodes.
 static REAL_CLUSTER: Mutex<()> = Mutex::const_new(());
@@ -208,8 +211,14 @@ impl World {
         self.cluster.client.clone()
     }
 
-    /// Creates a pod for the nodes of the groups; `owner` is a ReplicaSet that would replace it.
+    /// Creates a pod for the nodes of the groups. `more` are its volumes, and members of its metadata.
     async fn pod(&self, name: &str, cpu: &str, more: Value) {
+        let pod = self.pod_object(name, cpu, more);
+        self.cluster.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    /// Returns a pod for the nodes of the groups.
+    fn pod_object(&self, name: &str, cpu: &str, more: Value) -> Pod {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "labels": {"app": "test"}},
@@ -226,8 +235,7 @@ impl World {
             let part = if key == "volumes" { "spec" } else { "metadata" };
             pod[part][key] = value.clone();
         }
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        self.cluster.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
+        serde_json::from_value(pod).unwrap()
     }
 
     /// Creates a pod for the nodes of one group.
@@ -316,6 +324,17 @@ impl World {
 
     /// The reasons of all events about objects with a name.
     async fn reasons(&self, about: &str) -> Vec<String> {
+        self.events(about).await.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    /// The messages of all events about objects with a name.
+    async fn messages(&self, about: &str) -> String {
+        let all = self.events(about).await.into_iter().filter_map(|event| event.message);
+        all.collect::<Vec<_>>().join("\n")
+    }
+
+    /// All events about objects with a name.
+    async fn events(&self, about: &str) -> Vec<Event> {
         let events: Api<Event> = Api::all(self.client());
         let events = events.list(&ListParams::default()).await.unwrap().items;
         let is_about = |event: &Event| {
@@ -323,7 +342,7 @@ impl World {
             object.name.as_deref() == Some(about)
                 && object.namespace.as_ref().is_none_or(|namespace| namespace == own)
         };
-        events.into_iter().filter(is_about).filter_map(|event| event.reason).collect()
+        events.into_iter().filter(is_about).collect()
     }
 
     async fn has_event(&self, about: &str, reason: &str) -> bool {
@@ -340,7 +359,8 @@ impl World {
         let decisions: Api<Decision> = Api::all(self.client());
         let all = decisions.list(&ListParams::default()).await.unwrap().items;
         let kept = all.iter().flat_map(|decision| {
-            decision.spec.decision["unremovable"].as_array().cloned().unwrap_or_default()
+            let unremovable = decision.spec.decision.get("unremovable");
+            unremovable.and_then(Value::as_array).cloned().unwrap_or_default()
         });
         let kept = kept.filter(|kept| kept["node"] == node);
         kept.map(|kept| {
@@ -358,15 +378,33 @@ impl World {
 
     /// The node of a pod.
     async fn node_of(&self, pod: &str) -> String {
+        self.bound_to(pod).await.unwrap()
+    }
+
+    /// The node of a pod, if it has one.
+    async fn bound_to(&self, pod: &str) -> Option<String> {
         let pod = self.cluster.api::<Pod>().get(pod).await.unwrap();
-        pod.spec.and_then(|spec| spec.node_name).unwrap()
+        pod.spec.and_then(|spec| spec.node_name)
+    }
+
+    /// Waits until a node is kept for a reason.
+    async fn until_kept(&self, node: &str, reason: &str) {
+        until(&format!("{node} is kept for {reason}"), async || {
+            self.kept_for(node).await.iter().any(|kept| kept == reason)
+        })
+        .await;
     }
 
     /// Creates a budget for the pods of this test.
     async fn budget(&self, min_available: u32) {
+        self.budget_of("b", ("app", "test"), min_available).await;
+    }
+
+    /// Creates a budget for the pods with a label.
+    async fn budget_of(&self, name: &str, (key, value): (&str, &str), min_available: u32) {
         let budget: PodDisruptionBudget = serde_json::from_value(json!({
-            "metadata": {"name": "b"},
-            "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": "test"}}},
+            "metadata": {"name": name},
+            "spec": {"minAvailable": min_available, "selector": {"matchLabels": {key: value}}},
         }))
         .unwrap();
         let budgets = self.cluster.api::<PodDisruptionBudget>();
@@ -384,6 +422,10 @@ async fn remove_leftovers(client: &Client) {
     let (now, all) = (DeleteParams::default(), ListParams::default());
     drop(Api::<NodeAutoscaler>::all(client.clone()).delete_collection(&now, &all).await);
     drop(Api::<NodeGroup>::all(client.clone()).delete_collection(&now, &all).await);
+    let system_pods: Api<Pod> = Api::namespaced(client.clone(), "kube-system");
+    let of_stories = ListParams::default().labels(STORY_LABEL);
+    let at_once = DeleteParams::default().grace_period(0);
+    drop(system_pods.delete_collection(&at_once, &of_stories).await);
     let of_groups = ListParams::default().labels("plimsoll.dev/node-group");
     let nodes: Api<Node> = Api::all(client.clone());
     drop(nodes.delete_collection(&now, &of_groups).await);

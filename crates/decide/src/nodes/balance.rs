@@ -32,9 +32,6 @@ const IGNORED_LABELS: [&str; 24] = [
     "topology.gke.io/zone",
 ];
 
-const MEMORY_RATIO: f64 = 0.015;
-const ROOM_RATIO: f64 = 0.05;
-
 /// A new node of a group, and the resources that its daemons leave free.
 pub(super) struct NewNode<'n> {
     pub(super) node: &'n Node,
@@ -48,15 +45,16 @@ pub(super) fn is_similar(a: &NewNode<'_>, b: &NewNode<'_>, settings: &ScaleUpSet
         let same = |key: &str| a.node.labels.get(key) == b.node.labels.get(key);
         return settings.balance_labels.iter().all(|key| same(key));
     }
+    let tolerances = settings.balance_tolerances;
     let capacity = |name: &str, a: i64, b: i64| match name {
-        "memory" => is_near(a, b, MEMORY_RATIO),
+        "memory" => is_near(a, b, tolerances.memory),
         _ => a == b,
     };
     all_resources(&a.node.capacity, &b.node.capacity, capacity)
         && all_resources(&a.node.allocatable, &b.node.allocatable, |_, a, b| {
-            is_near(a, b, ROOM_RATIO)
+            is_near(a, b, tolerances.allocatable)
         })
-        && a.free.iter().zip(b.free).all(|(a, b)| is_near(*a, *b, ROOM_RATIO))
+        && a.free.iter().zip(b.free).all(|(a, b)| is_near(*a, *b, tolerances.free))
         && same_labels(a.node, b.node, &settings.balance_ignore_labels)
 }
 
@@ -98,7 +96,7 @@ pub(super) fn share(groups: &[(u32, u32)], nodes: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Labels;
+    use super::super::{Labels, Tolerances};
     use super::*;
 
     #[test]
@@ -146,6 +144,29 @@ mod tests {
         ] {
             let of = |node| NewNode { node, free: &[] };
             assert_eq!(is_similar(&of(&first), &of(&other), &settings), similar, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_tolerances_of_similar_groups_can_be_set() {
+        let strict = Tolerances { memory: 0.0, allocatable: 0.0, free: 0.0 };
+        let node = |capacity: i64, allocatable: i64| {
+            let size = |memory| Resources { cpu: 4000, memory, ..Resources::default() };
+            Node { capacity: size(capacity), allocatable: size(allocatable), ..Node::default() }
+        };
+        for (memory, allocatable, free, tolerances, similar) in [
+            (1010, 1000, 100, strict, false),
+            (1010, 1000, 100, Tolerances { memory: 0.01, ..strict }, true),
+            (1000, 1100, 100, Tolerances { memory: 0.5, free: 0.5, ..strict }, false),
+            (1000, 1100, 100, Tolerances { allocatable: 0.1, ..strict }, true),
+            (1000, 1000, 120, Tolerances { memory: 0.5, allocatable: 0.5, ..strict }, false),
+            (1000, 1000, 120, Tolerances { free: 0.2, ..strict }, true),
+        ] {
+            let settings = ScaleUpSettings { balance_tolerances: tolerances, ..Default::default() };
+            let (first, other) = (node(1000, 1000), node(memory, allocatable));
+            let first = NewNode { node: &first, free: &[100] };
+            let other = NewNode { node: &other, free: &[free] };
+            assert_eq!(is_similar(&first, &other, &settings), similar, "{tolerances:?}");
         }
     }
 }

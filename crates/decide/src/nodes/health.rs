@@ -44,7 +44,8 @@ pub(super) const STARTUP_PREFIXES: [&str; 2] = [
 
 /// Returns whether a taint is one of a node that is still starting.
 pub(super) fn is_startup_taint(taint: &Taint, settings: &Settings) -> bool {
-    STARTUP_PREFIXES.iter().any(|prefix| taint.key.starts_with(prefix))
+    let own = settings.scale_up.startup_taint_prefixes.iter().map(|prefix| &**prefix);
+    STARTUP_PREFIXES.into_iter().chain(own).any(|prefix| taint.key.starts_with(prefix))
         || settings.scale_up.startup_taints.contains(&taint.key)
 }
 

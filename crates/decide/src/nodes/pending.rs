@@ -7,15 +7,36 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::ClassId;
 use super::{Cluster, NodeId, Pod, PodId, Scheduling, Settings, Snapshot};
 
+/// The scheduler of pods that name none.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// Returns whether a pod is expendable: it is ignored.
 pub(super) fn is_expendable(pod: &Pod, settings: &Settings) -> bool {
     pod.priority.is_some_and(|priority| priority < settings.scale_up.expendable_priority_cutoff)
 }
 
-/// Returns the unschedulable pods.
+/// Returns whether a pod waits for a node: its scheduler found none, or is not waited for.
+pub fn is_pending(pod: &Pod, settings: &Settings) -> bool {
+    let settings = &settings.scale_up;
+    let is_of = |names: &[Box<str>]| names.iter().any(|name| is_same(name, &pod.spec.scheduler));
+    let waits = match pod.scheduling {
+        Scheduling::Unschedulable => true,
+        Scheduling::Unprocessed => is_of(&settings.bypassed_schedulers),
+        Scheduling::On(_) | Scheduling::Nominated(_) | Scheduling::Other => false,
+    };
+    waits && (settings.schedulers.is_empty() || is_of(&settings.schedulers))
+}
+
+/// Returns whether two names are those of one scheduler.
+fn is_same(a: &str, b: &str) -> bool {
+    let [a, b] = [a, b].map(|name| if name.is_empty() { DEFAULT_SCHEDULER } else { name });
+    a == b
+}
+
+/// Returns the pods that wait for a node.
 pub(super) fn waiting(cluster: &Cluster, settings: &Settings) -> Vec<PodId> {
     let waits = |pod: &Pod| {
-        pod.scheduling == Scheduling::Unschedulable
+        is_pending(pod, settings)
             && !pod.drain.is_finished
             && !pod.spec.terminating
             && !is_expendable(pod, settings)
@@ -95,4 +116,38 @@ fn try_each(snapshot: &mut Snapshot<'_>, pods: Vec<PodId>, placed: &mut Vec<PodI
         }
     }
     left
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::PodSpec;
+    use super::*;
+
+    #[test]
+    fn a_pod_waits_for_its_scheduler_unless_that_is_bypassed() {
+        use Scheduling::{Other, Unprocessed, Unschedulable};
+        let default: &[&str] = &["default-scheduler"];
+        let own: &[&str] = &["own"];
+        for (scheduling, scheduler, bypassed, allowed, waits) in [
+            (Unschedulable, "", &[][..], &[][..], true),
+            (Unprocessed, "", &[], &[], false),
+            (Unprocessed, "", default, &[], true),
+            (Unprocessed, "default-scheduler", &[""], &[], true),
+            (Unprocessed, "own", default, &[], false),
+            (Unprocessed, "own", own, own, true),
+            (Other, "", default, &[], false),
+            (Unschedulable, "own", &[], default, false),
+            (Unschedulable, "", &[], default, true),
+        ] {
+            let mut settings = Settings::default();
+            let names = |all: &[&str]| all.iter().map(|name| (*name).into()).collect();
+            settings.scale_up.bypassed_schedulers = names(bypassed);
+            settings.scale_up.schedulers = names(allowed);
+            let spec = PodSpec { scheduler: scheduler.into(), ..PodSpec::default() };
+            let pod = Pod { scheduling, spec: Arc::new(spec), ..Pod::default() };
+            assert_eq!(is_pending(&pod, &settings), waits, "{pod:?} {bypassed:?} {allowed:?}");
+        }
+    }
 }

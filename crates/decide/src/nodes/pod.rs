@@ -57,7 +57,9 @@ pub enum Scheduling {
     Nominated(Box<str>),
     /// The scheduler found no node for it.
     Unschedulable,
-    /// Anything else: gated, not tried yet, being deleted without a node, finished.
+    /// No scheduler has looked at it yet.
+    Unprocessed,
+    /// Anything else: gated, being deleted without a node, finished.
     #[default]
     Other,
 }
@@ -66,6 +68,8 @@ pub enum Scheduling {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSpec {
     pub namespace: Box<str>,
+    /// The scheduler that it waits for; empty: the default one.
+    pub scheduler: Box<str>,
     pub labels: Labels,
     /// The effective request: the larger of containers with sidecars and the init peak, plus overhead.
     pub requests: Resources,

@@ -13,6 +13,8 @@ mod simulate;
 mod unremovable;
 mod validate;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::{Evaluation, NodeId, PodId, ScaleUp, Settings, Snapshot, Status};
@@ -60,8 +62,8 @@ impl Removal {
 struct ScaleDownInput<'a> {
     settings: &'a Settings,
     status: &'a Status,
-    /// Whether nodes are added in the same evaluation.
-    adds_now: bool,
+    /// The groups to which nodes are added in the same evaluation.
+    growing: &'a BTreeSet<&'a str>,
     now: Timestamp,
 }
 
@@ -78,8 +80,10 @@ impl Evaluation<'_> {
                 self.snapshot.place(*pod, *node);
             }
         }
-        let adds_now = added.resizes.iter().any(|resize| resize.to > resize.from);
-        let input = ScaleDownInput { settings: self.settings, status, adds_now, now: self.now };
+        let growing = added.resizes.iter().filter(|resize| resize.to > resize.from);
+        let growing = growing.map(|resize| &*self.cluster.groups[resize.group].name).collect();
+        let growing = &growing;
+        let input = ScaleDownInput { settings: self.settings, status, growing, now: self.now };
         plan(&mut self.snapshot, input)
     }
 }

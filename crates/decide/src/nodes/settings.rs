@@ -60,14 +60,29 @@ pub struct ScaleUpSettings {
     pub balance_ignore_labels: Vec<Box<str>>,
     /// When given, groups are similar if they are equal in these labels.
     pub balance_labels: Vec<Box<str>>,
+    pub balance_tolerances: Tolerances,
     pub expendable_priority_cutoff: i32,
     pub enforce_min_size: bool,
     pub max_node_startup_time: SignedDuration,
     /// Taints by key: a node with one is not ready yet; removed from templates.
     pub startup_taints: Vec<Box<str>>,
+    /// The same by the beginning of their key.
+    pub startup_taint_prefixes: Vec<Box<str>>,
     /// Taints by key: removed from templates.
     pub status_taints: Vec<Box<str>>,
     pub force_daemon_sets: bool,
+    /// The schedulers whose pods wait before they have been looked at.
+    pub bypassed_schedulers: Vec<Box<str>>,
+    /// The schedulers whose pods count as pending; empty: all.
+    pub schedulers: Vec<Box<str>>,
+}
+
+/// How much similar groups may differ, as a share of the larger amount.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerances {
+    pub memory: f64,
+    pub allocatable: f64,
+    pub free: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +96,8 @@ pub struct ScaleDownSettings {
     pub delay_after_add: SignedDuration,
     pub delay_after_delete: SignedDuration,
     pub delay_after_failure: SignedDuration,
+    /// Whether the three delays hold only the group that they are about.
+    pub delays_per_group: bool,
     pub max_parallel: u32,
     pub max_drain_parallel: u32,
     pub ignore_daemon_sets_utilization: bool,
@@ -107,10 +124,31 @@ pub struct Status {
     pub last_scale_up_at: Option<Timestamp>,
     pub last_delete_at: Option<Timestamp>,
     pub last_delete_failure_at: Option<Timestamp>,
+    /// The same for each group, by its name.
+    pub groups: BTreeMap<Box<str>, LastChanges>,
     /// The nodes whose removal is in progress, however long it has taken.
     pub removing: BTreeSet<Box<str>>,
     /// Until when nodes rest whose removal failed.
     pub resting: BTreeMap<Box<str>, Timestamp>,
+}
+
+impl Status {
+    /// Returns the last changes of any group.
+    pub(super) fn last_changes(&self) -> LastChanges {
+        LastChanges {
+            scale_up_at: self.last_scale_up_at,
+            delete_at: self.last_delete_at,
+            delete_failure_at: self.last_delete_failure_at,
+        }
+    }
+}
+
+/// When nodes were last added or removed, and when a removal last failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastChanges {
+    pub scale_up_at: Option<Timestamp>,
+    pub delete_at: Option<Timestamp>,
+    pub delete_failure_at: Option<Timestamp>,
 }
 
 const GIB: i64 = 1 << 30;
@@ -148,12 +186,16 @@ impl Default for ScaleUpSettings {
             balance_similar_groups: false,
             balance_ignore_labels: Vec::new(),
             balance_labels: Vec::new(),
+            balance_tolerances: Tolerances { memory: 0.015, allocatable: 0.05, free: 0.05 },
             expendable_priority_cutoff: -10,
             enforce_min_size: false,
             max_node_startup_time: SignedDuration::from_mins(15),
             startup_taints: Vec::new(),
+            startup_taint_prefixes: Vec::new(),
             status_taints: Vec::new(),
             force_daemon_sets: false,
+            bypassed_schedulers: Vec::new(),
+            schedulers: Vec::new(),
         }
     }
 }
@@ -170,6 +212,7 @@ impl Default for ScaleDownSettings {
             delay_after_add: SignedDuration::from_mins(10),
             delay_after_delete: SignedDuration::ZERO,
             delay_after_failure: SignedDuration::from_mins(3),
+            delays_per_group: false,
             max_parallel: 10,
             max_drain_parallel: 1,
             ignore_daemon_sets_utilization: false,

@@ -127,7 +127,7 @@ impl<'a> Snapshot<'a> {
         for (id, pod) in cluster.pods.iter().enumerate() {
             let name = match &pod.scheduling {
                 Scheduling::On(name) | Scheduling::Nominated(name) => name,
-                Scheduling::Unschedulable | Scheduling::Other => continue,
+                Scheduling::Unschedulable | Scheduling::Unprocessed | Scheduling::Other => continue,
             };
             let node = all.given(name);
             let Some(node) = node.filter(|_| !pod.drain.is_finished && is_there(pod)) else {

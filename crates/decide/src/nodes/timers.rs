@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::drain::after;
-use super::{GroupOptions, Node, ScaleDownSettings, Status, TO_BE_DELETED_TAINT};
+use super::{GroupOptions, LastChanges, Node, ScaleDownSettings, Status, TO_BE_DELETED_TAINT};
 
-/// The reason why all removals are held for a while.
+/// The reason why removals are held for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// Nodes were added recently.
@@ -16,18 +16,18 @@ pub(super) enum Pause {
     Failed,
 }
 
-/// Returns why all removals are held now, and until when. `adds_now`: whether nodes are added in the same evaluation.
+/// Returns why removals are held now, and until when. `adds_now`: whether nodes are added in the same evaluation.
 pub(super) fn pause(
     settings: &ScaleDownSettings,
-    status: &Status,
+    last: &LastChanges,
     adds_now: bool,
     now: Timestamp,
 ) -> Option<(Pause, Timestamp)> {
-    let added_at = if adds_now { Some(now) } else { status.last_scale_up_at };
+    let added_at = if adds_now { Some(now) } else { last.scale_up_at };
     [
         (Pause::Added, added_at, settings.delay_after_add),
-        (Pause::Deleted, status.last_delete_at, settings.delay_after_delete),
-        (Pause::Failed, status.last_delete_failure_at, settings.delay_after_failure),
+        (Pause::Deleted, last.delete_at, settings.delay_after_delete),
+        (Pause::Failed, last.delete_failure_at, settings.delay_after_failure),
     ]
     .into_iter()
     .filter_map(|(pause, at, delay)| Some((pause, after(at?, delay))))
@@ -90,23 +90,22 @@ mod tests {
     #[test]
     fn each_delay_holds_until_its_end() {
         let settings = ScaleDownSettings::default();
-        let status = |added, deleted, failed| Status {
-            last_scale_up_at: added,
-            last_delete_at: deleted,
-            last_delete_failure_at: failed,
-            ..Status::default()
+        let last = |scale_up_at, delete_at, delete_failure_at| LastChanges {
+            scale_up_at,
+            delete_at,
+            delete_failure_at,
         };
-        for (status, adds_now, wanted) in [
-            (status(None, None, None), false, None),
-            (status(None, None, None), true, Some(Pause::Added)),
-            (status(Some(at(9_401)), None, None), false, Some(Pause::Added)),
-            (status(Some(at(9_400)), None, None), false, None),
-            (status(None, Some(at(10_000)), None), false, None),
-            (status(None, None, Some(at(9_821))), false, Some(Pause::Failed)),
-            (status(None, None, Some(at(9_820))), false, None),
+        for (last, adds_now, wanted) in [
+            (last(None, None, None), false, None),
+            (last(None, None, None), true, Some(Pause::Added)),
+            (last(Some(at(9_401)), None, None), false, Some(Pause::Added)),
+            (last(Some(at(9_400)), None, None), false, None),
+            (last(None, Some(at(10_000)), None), false, None),
+            (last(None, None, Some(at(9_821))), false, Some(Pause::Failed)),
+            (last(None, None, Some(at(9_820))), false, None),
         ] {
-            let found = pause(&settings, &status, adds_now, at(10_000));
-            assert_eq!(found.map(|(pause, _)| pause), wanted, "{status:?}");
+            let found = pause(&settings, &last, adds_now, at(10_000));
+            assert_eq!(found.map(|(pause, _)| pause), wanted, "{last:?}");
         }
     }
 

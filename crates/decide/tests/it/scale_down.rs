@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_decide::Reason;
 use plimsoll_decide::nodes::{
-    Budget, Cluster, Evaluation, GameServerUse, Group, GroupStatus, LabelSelector, Labels, Node,
-    Owner, Pod, PodSpec, PodTerm, Resources, SafeToEvict, ScaleDown, ScaleUp, Scheduling, Settings,
-    Snapshot, SpreadConstraint, Status, Taint, Workload,
+    Budget, Cluster, Evaluation, GameServerUse, Group, GroupStatus, LabelSelector, Labels,
+    LastChanges, Node, Owner, Pod, PodSpec, PodTerm, Resize, Resources, SafeToEvict, ScaleDown,
+    ScaleUp, Scheduling, Settings, Snapshot, SpreadConstraint, Status, Taint, Workload,
 };
 use proptest::prelude::*;
 
@@ -143,6 +143,30 @@ fn two_nodes_do_not_rely_on_the_same_free_resources() {
     assert_eq!(code(&second, "b"), "NoPlaceToMovePods");
     // When both may be removed at once, they are, and B still stays.
     assert_eq!(names(&plan(&a_b_c_x_y(), &eager(), &Status::default())), ["a", "c"]);
+}
+
+#[test]
+fn delays_hold_one_group_or_all() {
+    let mut all = cluster(vec![node("a", Some("g"), "z"), node("b", Some("h"), "z")], Vec::new());
+    all.groups.push(Group { name: "h".into(), max: 100, ..Group::default() });
+    let last = LastChanges { delete_failure_at: Some(now()), ..LastChanges::default() };
+    let status = Status {
+        last_delete_failure_at: Some(now()),
+        groups: [("g".into(), last)].into(),
+        ..Status::default()
+    };
+    let resize = Resize { group: 1, from: 1, to: 2, nodes: Vec::new() };
+    let growing = ScaleUp { resizes: vec![resize], ..ScaleUp::default() };
+    for (delays_per_group, added, wanted) in [
+        (false, ScaleUp::default(), &[][..]),
+        (true, ScaleUp::default(), &["b"]),
+        (true, growing, &[]),
+    ] {
+        let mut settings = eager();
+        settings.scale_down.delays_per_group = delays_per_group;
+        let plan = Evaluation::new(&all, &settings, now()).scale_down(&status, &added);
+        assert_eq!(names(&plan), wanted, "{delays_per_group}");
+    }
 }
 
 #[test]

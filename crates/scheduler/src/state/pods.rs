@@ -59,7 +59,10 @@ impl CachedPod {
     fn node(&self) -> Option<&str> {
         match &self.pod.scheduling {
             Scheduling::On(node) => Some(node),
-            Scheduling::Nominated(_) | Scheduling::Unschedulable | Scheduling::Other => None,
+            Scheduling::Nominated(_)
+            | Scheduling::Unschedulable
+            | Scheduling::Unprocessed
+            | Scheduling::Other => None,
         }
     }
 

@@ -73,6 +73,9 @@ fn scale_up(checks: &mut Checks, scale_up: &ScaleUp) {
         ("newPodDelay", scale_up.new_pod_delay),
         ("maxProvisionTime", scale_up.max_provision_time),
         ("maxNodeStartupTime", scale_up.max_node_startup_time),
+        ("backoff.initial", scale_up.backoff.initial),
+        ("backoff.max", scale_up.backoff.max),
+        ("backoff.resetAfter", scale_up.backoff.reset_after),
     ] {
         checks.span(&format!("spec.scaleUp.{field}"), span);
     }
@@ -82,6 +85,22 @@ fn scale_up(checks: &mut Checks, scale_up: &ScaleUp) {
         "spec.scaleUp.balanceIgnoreLabels",
         "cannot be given together with balanceLabels",
     );
+    let tolerances = &scale_up.balance_tolerances;
+    for (field, share) in [
+        ("memory", tolerances.memory),
+        ("allocatable", tolerances.allocatable),
+        ("free", tolerances.free),
+    ] {
+        checks.share(&format!("spec.scaleUp.balanceTolerances.{field}"), share);
+    }
+    let allowed = &scale_up.schedulers;
+    for (index, name) in scale_up.bypassed_schedulers.iter().enumerate() {
+        checks.require(
+            allowed.is_empty() || allowed.contains(name),
+            &format!("spec.scaleUp.bypassedSchedulers[{index}]"),
+            format!("`{name}` is not one of `schedulers`"),
+        );
+    }
 }
 
 fn scale_down(checks: &mut Checks, scale_down: &ScaleDown) {
@@ -204,6 +223,14 @@ mod tests {
                 "spec.scaleUp.balanceIgnoreLabels: cannot be given together with balanceLabels",
             ),
             (
+                json!({"spec": {"scaleUp": {"bypassedSchedulers": ["a"], "schedulers": ["b"]}}}),
+                "spec.scaleUp.bypassedSchedulers[0]: `a` is not one of `schedulers`",
+            ),
+            (
+                json!({"spec": {"scaleUp": {"balanceTolerances": {"free": 2}}}}),
+                "spec.scaleUp.balanceTolerances.free: must be between 0 and 1",
+            ),
+            (
                 json!({"spec": {}, "status": {"lastDeletedAt": "2026-01-01T00:00:00Z"}}),
                 "status.lastDeletedAt: unknown field, did you mean `lastDeleteAt`?",
             ),
@@ -299,12 +326,15 @@ mod tests {
                     "balanceSimilarGroups": false, "balanceIgnoreLabels": [], "balanceLabels": [],
                     "expendablePriorityCutoff": -10, "enforceMinSize": false,
                     "maxNodeStartupTime": "15m0s", "startupTaints": [], "statusTaints": [],
-                    "forceDaemonSets": false
+                    "forceDaemonSets": false, "startupTaintPrefixes": [],
+                    "bypassedSchedulers": [], "schedulers": [],
+                    "balanceTolerances": {"memory": 0.015, "allocatable": 0.05, "free": 0.05},
+                    "backoff": {"initial": "5m0s", "max": "30m0s", "resetAfter": "3h0m0s"}
                 },
                 "scaleDown": {
                     "enabled": true, "unreadyEnabled": true, "utilizationThreshold": 0.5,
                     "gpuUtilizationThreshold": 0.5, "unneededFor": "10m0s", "unreadyFor": "20m0s",
-                    "delayAfterAdd": "10m0s", "delayAfterDelete": "0s", "delayAfterFailure": "3m0s",
+                    "delayAfterAdd": "10m0s", "delayAfterDelete": "0s", "delayAfterFailure": "3m0s", "delaysPerGroup": false,
                     "maxParallel": 10, "maxDrainParallel": 1, "ignoreDaemonSetsUtilization": false,
                     "ignoreMirrorPodsUtilization": false, "skipSystemPods": true,
                     "skipLocalStorage": true, "skipCustomControllerPods": true,

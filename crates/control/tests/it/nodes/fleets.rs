@@ -18,8 +18,13 @@ const BOTH: [Part; 5] =
 const WITHOUT_PODS: [Part; 3] = [Part::GameServerSet, Part::Fleet, Part::Nodes];
 
 /// Runs controllers as one process does.
-async fn control_parts(client: Client, settings: Settings, parts: &'static [Part]) {
-    let caches = Caches::new(None, false);
+async fn control_parts(
+    client: Client,
+    namespace: Option<String>,
+    settings: Settings,
+    parts: &'static [Part],
+) {
+    let caches = Caches::new(namespace, false);
     let (kinds, supervisor) = (required_kinds(parts), Supervisor::new());
     let _following = caches.follow(&client, &kinds, &settings.random, &supervisor);
     let decisions = DecisionSettings { namespace: "default".to_owned(), ..settings.decisions };
@@ -36,9 +41,11 @@ async fn world(parts: &'static [Part], spec: Value) -> World {
 }
 
 impl World {
-    fn start_parts(&mut self, parts: &'static [Part]) {
+    /// Starts controllers. On a cluster that tests share, those of game servers are for the namespace of this story.
+    pub(super) fn start_parts(&mut self, parts: &'static [Part]) {
         let (client, settings) = (self.client(), self.cluster.settings());
-        self.tasks.spawn(control_parts(client, settings, parts));
+        let namespace = (self.provider != "simulated").then(|| self.cluster.namespace.clone());
+        self.tasks.spawn(control_parts(client, namespace, settings, parts));
     }
 
     /// Creates a fleet of game servers with 1 cpu each.
@@ -274,7 +281,7 @@ async fn controllers_that_die_at_any_request_leave_nothing_marked() {
             let life = chance.u32(50..100 + 20 * number);
             let (client, death) = client::mortal(client.clone(), life, chance.bool());
             let mut tasks = JoinSet::new();
-            tasks.spawn(control_parts(client, settings.clone(), &BOTH));
+            tasks.spawn(control_parts(client, None, settings.clone(), &BOTH));
             death.notified().await;
         }
     });

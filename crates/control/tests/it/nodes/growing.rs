@@ -29,6 +29,24 @@ pub(super) async fn pods_get_nodes_from_zero_and_reasons_are_reported(stage: Sta
     world.end().await;
 }
 
+pub(super) async fn pods_of_a_bypassed_scheduler_get_nodes_at_once(stage: Stage) {
+    let spec = json!({
+        "scaleUp": {"bypassedSchedulers": ["nobody"]}, "scaleDown": {"enabled": false},
+    });
+    let Some(world) = World::run_on(stage, spec).await else { return };
+    world.group("g", json!({"max": 5}), json!({"startAfter": "0s"})).await;
+    for (name, scheduler) in [("waits", "nothing"), ("counts", "nobody")] {
+        let mut pod = world.pod_object(name, "3", json!({}));
+        pod.spec.as_mut().unwrap().scheduler_name = Some(scheduler.to_owned());
+        world.cluster.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
+    }
+    until("there is a node", async || !world.nodes("g").await.is_empty()).await;
+    until("it has an event", async || world.has_event("counts", "TriggeredScaleUp").await).await;
+    assert!(!world.has_event("waits", "TriggeredScaleUp").await);
+    assert_eq!(world.nodes("g").await.len(), 1, "the other pod has to be looked at first");
+    world.end().await;
+}
+
 pub(super) async fn the_expander_chooses_the_group(stage: Stage) {
     let spec = json!({"expanders": ["priority"], "scaleDown": {"enabled": false}});
     let Some(world) = World::run_on(stage, spec).await else { return };

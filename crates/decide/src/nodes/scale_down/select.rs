@@ -84,10 +84,19 @@ fn waits(context: &ScaleDownContext<'_>, found: &UnneededNode) -> Option<Unremov
     })
 }
 
-fn pause(context: &ScaleDownContext<'_>, _: &UnneededNode) -> Option<UnremovableReason> {
+/// Returns why removals are held: all of them, or those of the node's group.
+fn pause(context: &ScaleDownContext<'_>, found: &UnneededNode) -> Option<UnremovableReason> {
     let input = &context.input;
     let settings = &input.settings.scale_down;
-    let (pause, until) = timers::pause(settings, input.status, input.adds_now, input.now)?;
+    let (last, adds_now) = match settings.delays_per_group {
+        true => {
+            let group = group_name(context, found);
+            let last = input.status.groups.get(group).copied();
+            (last.unwrap_or_default(), input.growing.contains(group))
+        }
+        false => (input.status.last_changes(), !input.growing.is_empty()),
+    };
+    let (pause, until) = timers::pause(settings, &last, adds_now, input.now)?;
     Some(match pause {
         Pause::Added => UnremovableReason::RecentlyAdded(until),
         Pause::Deleted => UnremovableReason::RecentlyDeleted(until),

@@ -2,6 +2,8 @@
 //!
 //! Time has passed since the plan: pods may have arrived or lost their other place, and budgets may be spent.
 
+use std::collections::BTreeSet;
+
 use super::context::ScaleDownContext;
 use super::simulate::{self, takes_pods};
 use super::unremovable::UnremovableReason;
@@ -26,8 +28,8 @@ impl Evaluation<'_> {
         status: &Status,
         node: &str,
     ) -> Result<DrainPlan, UnremovableReason> {
-        let input =
-            ScaleDownInput { settings: self.settings, status, adds_now: false, now: self.now };
+        let growing = &BTreeSet::new();
+        let input = ScaleDownInput { settings: self.settings, status, growing, now: self.now };
         let snapshot = &mut self.snapshot;
         let context = ScaleDownContext::new(snapshot, input);
         let mut nodes = context.nodes();

@@ -144,7 +144,10 @@ fn replay(before: &Cluster, after: &After) -> Vec<String> {
     };
     let running = before.pods.iter().filter_map(|pod| match &pod.scheduling {
         Scheduling::On(node) => Some((&*pod.spec, at(&nodes, node))),
-        Scheduling::Nominated(_) | Scheduling::Unschedulable | Scheduling::Other => None,
+        Scheduling::Nominated(_)
+        | Scheduling::Unschedulable
+        | Scheduling::Unprocessed
+        | Scheduling::Other => None,
     });
     let mut world = World { pods: running.collect(), nodes };
     let mut left = Vec::new();

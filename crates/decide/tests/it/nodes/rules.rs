@@ -97,6 +97,7 @@ fn rule_1_6_an_established_node_takes_precedence_over_the_template() {
 fn rule_1_6_transient_taints_are_not_part_of_a_template() {
     let mut settings = Settings::default();
     settings.scale_up.startup_taints = vec!["warming".into()];
+    settings.scale_up.startup_taint_prefixes = vec!["cold/".into()];
     settings.scale_up.status_taints = vec!["state".into()];
     for (key, wanted) in [
         ("node.kubernetes.io/not-ready", 1),
@@ -106,6 +107,8 @@ fn rule_1_6_transient_taints_are_not_part_of_a_template() {
         ("ignore-taint.cluster-autoscaler.kubernetes.io/x", 1),
         ("status-taint.cluster-autoscaler.kubernetes.io/x", 1),
         ("warming", 1),
+        ("cold/disk", 1),
+        ("warm/disk", 0),
         ("state", 1),
         ("gpu", 0),
     ] {

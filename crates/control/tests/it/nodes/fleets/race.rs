@@ -52,6 +52,7 @@ async fn an_allocation_in_between_wins() {
                     assert!(world.cluster.api::<Pod>().get(&name).await.is_ok(), "round {round}");
                 }
                 until("everything is released", async || world.is_released().await).await;
+                assert!(!world.has_event(&node, "ScaleDownFailed").await, "round {round}");
                 assert!(world.nodes("g").await.iter().any(|found| found.name_any() == node));
                 let end = json!({"status": {"state": "Shutdown"}});
                 world.cluster.patch::<GameServer>(&name, end).await;
@@ -61,4 +62,37 @@ async fn an_allocation_in_between_wins() {
         world.scale("f", 3).await;
     }
     eprintln!("{won} allocations came first, {lost} came too late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allocation_that_comes_first_is_no_failure() {
+    let spec = json!({"scaleDown": {"enabled": false, "delayAfterFailure": "1h"}});
+    let mut world = world(&BOTH, spec).await;
+    let node = world.with_one_on_a_second_node(json!({})).await;
+    world.group("other", json!({"max": 1}), json!({"startAfter": "1s"})).await;
+    world.pod_of("other", "elsewhere").await;
+    until("it has a node", async || world.nodes("other").await.len() == 1).await;
+    until("it is bound", async || world.bound_to("elsewhere").await.is_some()).await;
+    world.tasks.shutdown().await;
+    // The replacement gets no pod, so that the move does not end.
+    world.start_parts(&WITHOUT_PODS);
+    world.delete_pod("ballast").await;
+    let api: Api<NodeAutoscaler> = Api::all(world.client());
+    let enabled = Patch::Merge(json!({"spec": {"scaleDown": {"enabled": true}}}));
+    api.patch("default", &PatchParams::default(), &enabled).await.unwrap();
+    until("the game server is marked", async || {
+        let servers = world.servers_on(&node).await;
+        servers.iter().any(|server| server.annotations().contains_key(EVACUATE))
+    })
+    .await;
+    let name = allocate(&world, &node).await.unwrap();
+    until("everything is released", async || world.is_released().await).await;
+    world.until_kept(&node, "GameServerAllocated").await;
+    let status = api.get("default").await.unwrap().status.unwrap();
+    assert_eq!(status.last_delete_failure_at, None);
+    assert!(!world.has_event(&node, "ScaleDownFailed").await);
+    let server = world.cluster.api::<GameServer>().get(&name).await.unwrap();
+    assert_eq!(state_of(&server), "Allocated");
+    world.delete_pod("elsewhere").await;
+    until("other removals go on", async || world.nodes("other").await.is_empty()).await;
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::plimsoll::Span;
 use api::plimsoll::node_autoscaler::{
-    Cores, DrainPriority, GrpcExpander, Health, Limits, Memory, NodeAutoscalerSpec, Range,
-    ScaleDown, ScaleUp,
+    Backoff, BalanceTolerances, Cores, DrainPriority, GrpcExpander, Health, Limits, Memory,
+    NodeAutoscalerSpec, Range, ScaleDown, ScaleUp,
 };
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -93,12 +93,25 @@ fn scale_up(flags: &Flags) -> ScaleUp {
         balance_similar_groups: flags.bool("balance-similar-node-groups"),
         balance_ignore_labels: texts(flags, "balancing-ignore-label"),
         balance_labels: texts(flags, "balancing-label"),
+        balance_tolerances: BalanceTolerances {
+            memory: flags.float("memory-difference-ratio"),
+            allocatable: flags.float("max-allocatable-difference-ratio"),
+            free: flags.float("max-free-difference-ratio"),
+        },
         expendable_priority_cutoff: flags.int32("expendable-pods-priority-cutoff"),
         enforce_min_size: flags.bool("enforce-node-group-min-size"),
         max_node_startup_time: span(flags, "max-node-startup-time"),
         startup_taints,
+        startup_taint_prefixes: texts(flags, "startup-taint-prefix"),
         status_taints: texts(flags, "status-taint"),
         force_daemon_sets: flags.bool("force-ds"),
+        bypassed_schedulers: texts(flags, "bypassed-scheduler-names"),
+        schedulers: texts(flags, "allowed-scheduler-names"),
+        backoff: Backoff {
+            initial: span(flags, "initial-node-group-backoff-duration"),
+            max: span(flags, "max-node-group-backoff-duration"),
+            reset_after: span(flags, "node-group-backoff-reset-timeout"),
+        },
     }
 }
 
@@ -113,6 +126,7 @@ fn scale_down(flags: &Flags) -> Result<ScaleDown, String> {
         delay_after_add: span(flags, "scale-down-delay-after-add"),
         delay_after_delete: span(flags, "scale-down-delay-after-delete"),
         delay_after_failure: span(flags, "scale-down-delay-after-failure"),
+        delays_per_group: flags.bool("scale-down-delay-type-local"),
         max_parallel: flags.int32("max-scale-down-parallelism"),
         max_drain_parallel: flags.int32("max-drain-parallelism"),
         ignore_daemon_sets_utilization: flags.bool("ignore-daemonsets-utilization"),
