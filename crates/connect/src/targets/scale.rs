@@ -140,7 +140,7 @@ impl ScaleTarget {
         })
     }
 
-    /// Returns the version. Without one, the size could not be set only if nobody else has set it meanwhile.
+    /// Returns the version. Without one, a change by another client would be overwritten.
     fn version(&self, scale: Scale) -> Result<Version, TargetError> {
         let version = scale.metadata.resource_version.filter(|version| !version.is_empty());
         version.map(Version::new).ok_or_else(|| TargetError::Unavailable {
