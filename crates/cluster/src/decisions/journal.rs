@@ -89,6 +89,8 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(super) struct Journal {
     subjects: HashMap<SubjectKey, Subject>,
+    /// Whether subjects were evicted, so that one that is new here may have decisions of this process.
+    has_evicted: bool,
 }
 
 struct Subject {
@@ -170,7 +172,13 @@ impl Journal {
         let mut times: Vec<Timestamp> = self.subjects.values().map(|s| s.last_at).collect();
         let (_, newest_evicted, _) = times.select_nth_unstable(MAX_SUBJECTS / 8);
         let newest_evicted = *newest_evicted;
+        self.has_evicted = true;
         self.subjects.retain(|_, subject| subject.last_at > newest_evicted);
+    }
+
+    /// Whether subjects were evicted since the start.
+    pub(super) fn has_evicted(&self) -> bool {
+        self.has_evicted
     }
 
     /// Removes a subject that was deleted.

@@ -1,5 +1,7 @@
 //! Reads and writes the Decision objects of one subject.
 
+use std::collections::HashMap;
+
 use api::plimsoll::{Decision, DecisionSpec, DecisionSubject};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -8,6 +10,47 @@ use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
 use super::journal::{Repetition, Signature, Stored};
+
+/// How many objects a page of the list of all decisions has.
+const PAGE: u32 = 1000;
+
+/// A stored decision: its sequence number and when it was created.
+pub(super) type StoredName = (u64, Timestamp);
+
+/// The stored decisions about all subjects, by their namespace and the beginning of their names.
+pub(super) struct AllStored(HashMap<(String, String), Vec<StoredName>>);
+
+impl AllStored {
+    /// Lists the metadata of all decisions.
+    pub(super) async fn list(client: &Client) -> Result<Self, kube::Error> {
+        let api: Api<Decision> = Api::all(client.clone());
+        let mut found: HashMap<_, Vec<StoredName>> = HashMap::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let list = api.list_metadata(&page).await?;
+            for object in list.items {
+                let name = object.name_any();
+                let Some(end) = name.rfind('-') else { continue };
+                let (prefix, sequence) = name.split_at(end + 1);
+                let created_at = object.creation_timestamp().map(|time| time.0);
+                if let (Ok(sequence), Some(created_at)) = (sequence.parse(), created_at) {
+                    let key = (object.namespace().unwrap_or_default(), prefix.to_owned());
+                    found.entry(key).or_default().push((sequence, created_at));
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page.continue_token = Some(token),
+                None => return Ok(Self(found)),
+            }
+        }
+    }
+
+    /// Takes out the decisions about one subject.
+    pub(super) fn take(&mut self, store: &SubjectStore) -> Vec<StoredName> {
+        let key = (store.namespace.clone(), store.prefix.clone());
+        self.0.remove(&key).unwrap_or_default()
+    }
+}
 
 /// The Decision objects of one subject.
 pub(super) struct SubjectStore {
@@ -30,19 +73,24 @@ impl SubjectStore {
         }
     }
 
-    /// Lists what is stored: the metadata of all, and the newest one in full.
-    pub(super) async fn list(&self) -> Result<Stored, kube::Error> {
+    /// Lists the metadata of what is stored.
+    pub(super) async fn list(&self) -> Result<Vec<StoredName>, kube::Error> {
         let DecisionSubject { kind, name, .. } = &self.subject;
         let selector = format!("spec.subject.kind={kind},spec.subject.name={name}");
         let list = self.api.list_metadata(&ListParams::default().fields(&selector)).await?;
-        let mut kept: Vec<(u64, Timestamp)> = Vec::new();
+        let mut found = Vec::new();
         for object in &list.items {
             let sequence = object.name_any().strip_prefix(&self.prefix).map(str::parse);
             let created_at = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
             if let (Some(Ok(sequence)), Some(created_at)) = (sequence, created_at) {
-                kept.push((sequence, created_at));
+                found.push((sequence, created_at));
             }
         }
+        Ok(found)
+    }
+
+    /// Reads the newest of the stored decisions in full.
+    pub(super) async fn read(&self, mut kept: Vec<StoredName>) -> Result<Stored, kube::Error> {
         kept.sort_unstable();
         let sequence = kept.last().map_or(0, |(sequence, _)| *sequence);
         let newest = if sequence > 0 { self.newest(sequence).await? } else { None };

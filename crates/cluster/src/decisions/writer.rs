@@ -1,5 +1,9 @@
 //! Writes queued decisions, one after the other, and deletes those that expire.
+//!
+//! What earlier processes have stored is listed once for all subjects: one list for each would take the API server a search through all
+//! decisions each time.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +18,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::content::{bounded, cut, redact, redact_urls};
 use super::journal::SubjectKey;
 use super::pace::Pace;
-use super::store::SubjectStore;
+use super::store::{AllStored, StoredName, SubjectStore};
 use super::{DecisionRecord, Entry, Shared};
 use crate::error::{explain, status_code};
 
@@ -34,6 +38,25 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
 }
 
+/// What one run of the writer keeps.
+#[derive(Default)]
+struct Run {
+    pace: Pace,
+    earlier: Earlier,
+    /// The subjects with decisions of this run that may not be known here.
+    uncertain: HashSet<SubjectKey>,
+}
+
+/// The decisions of earlier runs.
+#[derive(Default)]
+enum Earlier {
+    #[default]
+    NotListed,
+    Listed(AllStored),
+    /// They are not listed for all subjects at once.
+    Unknown,
+}
+
 impl Writer {
     pub(super) fn new(client: Client, shared: Arc<Shared>) -> Self {
         Self { client, shared }
@@ -43,27 +66,27 @@ impl Writer {
     pub(super) async fn run(self, receiver: Arc<Mutex<mpsc::Receiver<Box<Entry>>>>) {
         let mut receiver = receiver.lock_owned().await;
         self.shared.journal().restarted();
-        let mut pace = Pace::default();
+        let mut run = Run::default();
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
         loop {
             tokio::select! {
                 entry = receiver.recv() => match entry {
-                    Some(entry) => self.process(*entry, &mut pace).await,
+                    Some(entry) => self.process(*entry, &mut run).await,
                     // The recorder was dropped, and this task ends soon.
                     None => std::future::pending().await,
                 },
-                _ = sweep.tick() => self.sweep(&mut pace).await,
+                _ = sweep.tick() => self.sweep(&mut run).await,
             }
         }
     }
 
-    async fn process(&self, entry: Entry, pace: &mut Pace) {
+    async fn process(&self, entry: Entry, run: &mut Run) {
         let (key, is_new) = (entry.key.clone(), entry.record.is_some());
         if self.shared.is_absent(self.shared.clock.now()) {
             self.shared.journal().not_written(&key);
             return;
         }
-        match tokio::time::timeout(TIMEOUT, self.write(entry, pace)).await {
+        match tokio::time::timeout(TIMEOUT, self.write(entry, run)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => {
                 let error = explain(&error);
@@ -73,36 +96,55 @@ impl Writer {
                 tracing::debug!(kind = key.0, subject = %key.1, "decision not recorded in time");
             }
         }
-        self.shared.journal().lost(&key);
+        self.lost(&key, run);
         if is_new {
             self.shared.drop_entry(&key);
         }
     }
 
-    async fn write(&self, entry: Entry, pace: &mut Pace) -> Result<(), kube::Error> {
+    /// Records that it is not known which decisions about a subject are stored.
+    fn lost(&self, key: &SubjectKey, run: &mut Run) {
+        self.shared.journal().lost(key);
+        run.uncertain.insert(key.clone());
+    }
+
+    async fn write(&self, entry: Entry, run: &mut Run) -> Result<(), kube::Error> {
         let settings = &self.shared.settings;
         let store = SubjectStore::new(&self.client, &entry.subject, &settings.namespace);
         let key = entry.key.clone();
         let is_unlisted = self.shared.journal().is_unlisted(&key);
-        if is_unlisted && !self.list(&key, &store).await? {
+        if is_unlisted && !self.list(&key, &store, run).await? {
             return Ok(());
         }
         if entry.record.is_some() {
-            self.create(entry, &store, pace).await?;
+            self.create(entry, &store, &mut run.pace).await?;
         } else {
             let repetition = self.shared.journal().repetition(&key);
             if let Some(repetition) = repetition {
-                pace.next(settings.writes_per_second).await;
+                run.pace.next(settings.writes_per_second).await;
                 store.repeat(repetition).await?;
             }
         }
-        self.delete_expired(&key, &store, pace).await
+        self.delete_expired(&key, &store, &mut run.pace).await
     }
 
     /// Lists what is stored about a subject; `false`: the API server does not have the kind.
-    async fn list(&self, key: &SubjectKey, store: &SubjectStore) -> Result<bool, kube::Error> {
-        match store.list().await {
+    async fn list(
+        &self,
+        key: &SubjectKey,
+        store: &SubjectStore,
+        run: &mut Run,
+    ) -> Result<bool, kube::Error> {
+        let stored = match self.earlier(key, store, run).await {
+            Some(kept) => store.read(kept).await,
+            None => match store.list().await {
+                Ok(kept) => store.read(kept).await,
+                Err(error) => Err(error),
+            },
+        };
+        match stored {
             Ok(stored) => {
+                run.uncertain.remove(key);
                 self.shared.journal().listed(key, stored);
                 self.shared.set_present();
                 Ok(true)
@@ -121,6 +163,30 @@ impl Writer {
                 Ok(false)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the stored decisions about a subject; `None` if they have to be listed.
+    async fn earlier(
+        &self,
+        key: &SubjectKey,
+        store: &SubjectStore,
+        run: &mut Run,
+    ) -> Option<Vec<StoredName>> {
+        if self.shared.journal().has_evicted() || run.uncertain.contains(key) {
+            return None;
+        }
+        if let Earlier::NotListed = run.earlier {
+            // It stays unknown if the list fails, is not allowed, or takes too long.
+            run.earlier = Earlier::Unknown;
+            run.earlier = match AllStored::list(&self.client).await {
+                Ok(all) => Earlier::Listed(all),
+                Err(_) => Earlier::Unknown,
+            };
+        }
+        match &mut run.earlier {
+            Earlier::Listed(all) => Some(all.take(store)),
+            Earlier::NotListed | Earlier::Unknown => None,
         }
     }
 
@@ -171,7 +237,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn sweep(&self, pace: &mut Pace) {
+    async fn sweep(&self, run: &mut Run) {
         let subjects = self.shared.journal().listed_subjects();
         for (key, uid) in subjects {
             let subject = DecisionSubject {
@@ -182,10 +248,10 @@ impl Writer {
             };
             let namespace = &self.shared.settings.namespace;
             let store = SubjectStore::new(&self.client, &subject, namespace);
-            if let Err(error) = self.delete_expired(&key, &store, pace).await {
+            if let Err(error) = self.delete_expired(&key, &store, &mut run.pace).await {
                 let error = explain(&error);
                 tracing::debug!(kind = key.0, subject = %key.1, error, "expired decision stays");
-                self.shared.journal().lost(&key);
+                self.lost(&key, run);
             }
         }
     }

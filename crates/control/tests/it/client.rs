@@ -123,16 +123,21 @@ pub(crate) fn counted(client: Client) -> (Client, Arc<Mutex<BTreeMap<String, u32
     (Client::new(service, "default"), counts)
 }
 
-/// Returns a client that counts the lists of the kinds that controllers follow.
-pub(crate) fn counting_lists(client: Client) -> (Client, Arc<AtomicU32>) {
-    const KINDS: [&str; 6] =
-        ["fleets", "gameserversets", "gameservers", "pods", "nodes", "fleetautoscalers"];
+/// Some of the kinds that controllers follow.
+pub(crate) const FOLLOWED: [&str; 6] =
+    ["fleets", "gameserversets", "gameservers", "pods", "nodes", "fleetautoscalers"];
+
+/// Returns a client that counts the lists of these kinds.
+pub(crate) fn counting_lists(
+    client: Client,
+    kinds: &'static [&'static str],
+) -> (Client, Arc<AtomicU32>) {
     let lists = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&lists);
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, counter) = (client.clone(), Arc::clone(&counter));
         async move {
-            let is_collection = KINDS.iter().any(|kind| request.uri().path().ends_with(kind));
+            let is_collection = kinds.iter().any(|kind| request.uri().path().ends_with(kind));
             let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
             if request.method() == Method::GET && is_collection && !is_watch {
                 counter.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The journal: the recorded decisions of autoscalers and fleets.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::agones::Fleet;
@@ -139,6 +140,32 @@ async fn an_unchanged_decision_is_not_written_again_by_any_process() {
     ];
     assert_eq!(story, wanted, "the sequence goes on, and nothing is there twice");
     assert_eq!(all[1].spec.at, held.spec.at);
+}
+
+#[tokio::test]
+async fn the_stored_decisions_of_all_objects_are_listed_once() {
+    let cluster = Cluster::embedded().await;
+    let names = ["a", "b", "c"];
+    for name in names {
+        cluster.create::<Fleet>(fleet(name, 1)).await;
+        cluster.create::<FleetAutoscaler>(autoscaler(name, name, buffer(2, 0, 50))).await;
+    }
+    let first = controllers(&cluster);
+    for name in names {
+        newest(&cluster, name, DecisionOutcome::Held, 2).await;
+    }
+    drop(first);
+    let (counting, lists) = client::counting_lists(cluster.client.clone(), &["decisions"]);
+    let mut second = JoinSet::new();
+    second.spawn(cluster.controllers(counting, cluster.settings(), std::future::pending()));
+    for name in names {
+        resize(&cluster, name, 4).await;
+        newest(&cluster, name, DecisionOutcome::Held, 4).await;
+        let all = decisions(&cluster, "FleetAutoscaler", name).await;
+        let sequences: Vec<u64> = all.iter().map(sequence).collect();
+        assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>(), "{name}");
+    }
+    assert_eq!(lists.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ async fn one_that_loses_the_lease_stops_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_term_begins_on_the_caches_of_the_one_before() {
     let cluster = Cluster::embedded().await;
-    let (client, lists) = client::counting_lists(cluster.client.clone());
+    let (client, lists) = client::counting_lists(cluster.client.clone(), &client::FOLLOWED);
     let mut one = JoinSet::new();
     one.spawn(cluster.controllers(client, terms(&cluster, "one"), std::future::pending()));
     cluster.create::<Fleet>(fleet("f", 2)).await;
