@@ -101,7 +101,8 @@ impl Machines {
         let mut creations = self.creations.lock().await;
         let mut groups = Vec::new();
         for group in self.groups().await? {
-            let nodes = match self.create_due(&mut creations, &group).await {
+            let listed = self.nodes(&group.name_any()).await?;
+            let nodes = match self.create_due(&mut creations, &group, listed).await {
                 // What is wrong with one group must not hide the others; the creator logs it.
                 Err(ProviderError::Refused { .. }) => self.nodes(&group.name_any()).await?,
                 created => created?,
@@ -123,8 +124,9 @@ impl Machines {
             let message = "there are no machines, as outOfStock asks for".to_owned();
             return Err(ProviderError::OutOfResources { group: name.to_owned(), message });
         }
-        let present = self.nodes(name).await?.len();
-        let group = self.set_target(name, present, |target, group| {
+        // A list that must be up to date may wait for the API server's cache after a write, so there is none after that of the target.
+        let nodes = self.nodes(name).await?;
+        let group = self.set_target(name, nodes.len(), |target, group| {
             let to = target.saturating_add(by);
             let max = limit(group.spec.max);
             let problem = || format!("{to} nodes are more than max, which is {max}");
@@ -132,7 +134,7 @@ impl Machines {
         });
         let group = group.await?;
         // The increase is accepted with its target; what fails from here on, the creator tries again.
-        if let Err(error) = self.create_due(&mut creations, &group).await {
+        if let Err(error) = self.create_due(&mut creations, &group, nodes).await {
             tracing::debug!(%error, group = name, "could not create simulated nodes at once");
         }
         self.changed.notify_one();
@@ -169,7 +171,8 @@ impl Machines {
 
     async fn decrease_target(&self, name: &str, by: u32) -> Result<(), ProviderError> {
         let mut creations = self.creations.lock().await;
-        let present = self.nodes(name).await?.len();
+        let nodes = self.nodes(name).await?;
+        let present = nodes.len();
         let group = self.set_target(name, present, |target, _| {
             let (to, least) = (target.saturating_sub(by), limit_usize(present));
             let problem = || format!("a target of {to} would delete nodes: {least} exist");
@@ -177,7 +180,7 @@ impl Machines {
         });
         let group = group.await?;
         creations.cancel_failed(name, limit_usize(present), target(&group, present));
-        self.create_due(&mut creations, &group).await?;
+        self.create_due(&mut creations, &group, nodes).await?;
         Ok(())
     }
 

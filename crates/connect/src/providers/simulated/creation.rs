@@ -141,20 +141,25 @@ impl Machines {
         creations.by_group.retain(|name, _| groups.iter().any(|group| group.name_any() == *name));
         let mut outcome = Ok(());
         for group in &groups {
-            outcome = self.create_due(&mut creations, group).await.map(drop).and(outcome);
+            let created = match self.nodes(&group.name_any()).await {
+                Ok(nodes) => self.create_due(&mut creations, group, nodes).await.map(drop),
+                Err(error) => Err(error),
+            };
+            outcome = created.and(outcome);
         }
         outcome
     }
 
-    /// Starts instances until the group has its target, creates the nodes of those that are due, and returns all nodes.
+    /// Starts instances until the group has its target, creates the nodes of those that are due, and returns all nodes. `nodes` are those
+    /// that exist, listed since the creations were locked.
     pub(super) async fn create_due(
         &self,
         creations: &mut Creations,
         group: &NodeGroup,
+        mut nodes: Vec<Node>,
     ) -> Result<Vec<Node>, ProviderError> {
         let name = group.name_any();
         let settings = settings(group, self.flavor)?;
-        let mut nodes = self.nodes(&name).await?;
         let creation = creations.by_group.entry(name.clone()).or_default();
         let existing = limit_usize(nodes.len() + creation.failed.len());
         let missing = target(group, nodes.len()).saturating_sub(existing) as usize;
