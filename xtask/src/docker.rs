@@ -16,9 +16,12 @@ pub const IMAGE: &str = "plimsoll-test:1";
 const PACKAGES: [&str; 2] = ["docker.io", "busybox-static"];
 const SHELL: &str = "/bin/busybox";
 
+/// How long the engine may take to stop its containers, which is 15 s by its default.
+const SHUTDOWN: Duration = Duration::from_secs(20);
+
 /// A running engine. It is stopped when this is dropped.
 pub struct Docker {
-    _engine: Process,
+    engine: Process,
     _containerd: Process,
     folder: Folder,
 }
@@ -43,7 +46,7 @@ impl Docker {
         command.arg("--storage-driver=vfs");
         let mut engine = Process::spawn("dockerd", folder.path(), &command)?;
         wait_for(&folder.join("docker.sock"), &mut engine)?;
-        let docker = Self { _engine: engine, _containerd: containerd, folder };
+        let docker = Self { engine, _containerd: containerd, folder };
         docker.import()?;
         Ok(docker)
     }
@@ -70,6 +73,15 @@ impl Docker {
         command.arg(self.socket()).arg("--data-binary").arg(format!("@{}", tar.display()));
         command.arg(format!("http://docker/images/create?fromSrc=-&repo={name}&tag={tag}"));
         run::command(&mut command)
+    }
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        // An engine that is killed leaves its containers running; one that is asked to end stops them first.
+        self.engine.terminate(SHUTDOWN);
+        // It leaves this mount, with which the folder cannot be removed.
+        let _ = Command::new("umount").arg(self.folder.join("exec/netns/default")).status();
     }
 }
 

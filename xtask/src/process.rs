@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -36,6 +37,18 @@ impl Process {
     /// Returns how it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Asks it to end, and waits for that.
+    pub fn terminate(&mut self, within: Duration) {
+        let until = Instant::now() + within;
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
+        while asked.as_ref().is_ok_and(ExitStatus::success)
+            && self.ended().is_none()
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Returns the last lines it printed.
