@@ -6,6 +6,7 @@ use api::plimsoll::{Decision, DecisionSpec, DecisionSubject};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
@@ -28,15 +29,10 @@ impl AllStored {
         let mut page = ListParams::default().limit(PAGE);
         loop {
             let list = api.list_metadata(&page).await?;
-            for object in list.items {
-                let name = object.name_any();
-                let Some(end) = name.rfind('-') else { continue };
-                let (prefix, sequence) = name.split_at(end + 1);
-                let created_at = object.creation_timestamp().map(|time| time.0);
-                if let (Ok(sequence), Some(created_at)) = (sequence.parse(), created_at) {
-                    let key = (object.namespace().unwrap_or_default(), prefix.to_owned());
-                    found.entry(key).or_default().push((sequence, created_at));
-                }
+            for object in &list.items {
+                let Some((prefix, stored)) = read_name(object) else { continue };
+                let key = (object.namespace().unwrap_or_default(), prefix);
+                found.entry(key).or_default().push(stored);
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page.continue_token = Some(token),
@@ -78,15 +74,9 @@ impl SubjectStore {
         let DecisionSubject { kind, name, .. } = &self.subject;
         let selector = format!("spec.subject.kind={kind},spec.subject.name={name}");
         let list = self.api.list_metadata(&ListParams::default().fields(&selector)).await?;
-        let mut found = Vec::new();
-        for object in &list.items {
-            let sequence = object.name_any().strip_prefix(&self.prefix).map(str::parse);
-            let created_at = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            if let (Some(Ok(sequence)), Some(created_at)) = (sequence, created_at) {
-                found.push((sequence, created_at));
-            }
-        }
-        Ok(found)
+        let found = list.items.iter().filter_map(read_name);
+        let own = found.filter(|(prefix, _)| *prefix == self.prefix);
+        Ok(own.map(|(_, stored)| stored).collect())
     }
 
     /// Reads the newest of the stored decisions in full.
@@ -142,6 +132,14 @@ impl SubjectStore {
     fn name(&self, sequence: u64) -> String {
         format!("{}{sequence}", self.prefix)
     }
+}
+
+/// Reads the beginning of a decision's name, and which one of its subject it is.
+fn read_name(object: &PartialObjectMeta<Decision>) -> Option<(String, StoredName)> {
+    let name = object.name_any();
+    let (prefix, sequence) = name.split_at(name.rfind('-')? + 1);
+    let created_at = object.metadata.creation_timestamp.as_ref()?.0;
+    Some((prefix.to_owned(), (sequence.parse().ok()?, created_at)))
 }
 
 /// Returns the kind and a hash of the subject, which is the same in every process.
