@@ -36,7 +36,7 @@ pub use group::{Group, GroupOptions, GroupStatus, ScaleUpUnderWay, Template};
 pub use health::{GroupState, Readiness, readiness};
 pub use labels::Labels;
 pub use packing::{Bound, Force};
-pub use pending::is_pending;
+pub use pending::{DEFAULT_SCHEDULER, is_pending};
 pub use pod::{
     Drain, GameServerUse, HostPort, Owner, Pod, PodSpec, PodTerm, SafeToEvict, Scheduling,
     SpreadConstraint, Volume,

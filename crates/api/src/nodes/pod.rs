@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use decide::nodes::{Drain, Owner, Pod, PodSpec, Resources, SafeToEvict, Scheduling};
+use decide::nodes::{
+    DEFAULT_SCHEDULER, Drain, Owner, Pod, PodSpec, Resources, SafeToEvict, Scheduling,
+};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -17,7 +19,6 @@ const SAFE_VOLUMES: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local
 const DAEMON_SET_POD: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 const SCALE_UP_DELAY: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// The storage that pods refer to by name.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use decide::gameserver::GameServer;
+use decide::nodes::DEFAULT_SCHEDULER;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Resource;
@@ -71,7 +72,7 @@ impl Trigger {
 
 /// Returns the name of a scheduler.
 fn scheduler(name: Option<&str>) -> &str {
-    name.filter(|name| !name.is_empty()).unwrap_or("default-scheduler")
+    name.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_SCHEDULER)
 }
 
 /// Whether an object came, went, or has another spec. Its status does not count; kinds without generations change rarely.

@@ -8,7 +8,7 @@ use super::snapshot::ClassId;
 use super::{Cluster, NodeId, Pod, PodId, Scheduling, Settings, Snapshot};
 
 /// The scheduler of pods that name none.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Returns whether a pod is expendable: it is ignored.
 pub(super) fn is_expendable(pod: &Pod, settings: &Settings) -> bool {
